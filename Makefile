@@ -1,0 +1,59 @@
+# Every target sets up what it needs; override with e.g. `make test PYTHON=python3.12 VENV=/tmp/env`.
+VENV ?= .venv
+PYTHON ?= python3
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+INSTALLED := $(VENV)/.installed
+DOCS_INSTALLED := $(VENV)/.docs-installed
+BENCHMARKS := $(sort $(wildcard benchmarks/*.py))
+CODE := $(wildcard src tests examples benchmarks docs)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install demo test check format bench docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+install: $(INSTALLED) ## create the virtual environment and install the package with its development tools
+
+demo: $(INSTALLED) ## train a small model and show its memory at work
+	$(BIN)/rmt demo $(ARGS)
+
+test: $(INSTALLED) ## run the tests; ARGS='-k bptt' selects some
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(ARGS)
+
+check: $(INSTALLED) ## lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy src/rmt/core
+
+format: $(INSTALLED) ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+bench: $(INSTALLED) ## run every script of benchmarks/
+	@test -n "$(BENCHMARKS)" || { echo "error: benchmarks/ holds no scripts" >&2; exit 1; }
+	@set -e; for script in $(BENCHMARKS); do echo "$$script"; $(BIN)/python "$$script"; done
+
+docs: $(DOCS_INSTALLED) ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+clean: ## remove caches and build output; the virtual environment and runs/ stay
+	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@test -z "$(CODE)" || find $(CODE) -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "error: Python 3.11 or newer is needed, and PYTHON=$(PYTHON) is $$($(PYTHON) -V 2>&1 | grep ^Python || echo not a Python); name another with 'make PYTHON=python3.12'" >&2; exit 1; }
+	@echo "installing into $(VENV) (a few minutes the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	@echo "installing the documentation tools into $(VENV)"
+	@$(PIP_INSTALL) -e '.[docs]'
+	@touch $@

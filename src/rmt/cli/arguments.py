@@ -1,0 +1,123 @@
+"""The command line of a configuration: every dotted name is an option, the usual ones have a short form."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Literal, get_args, get_origin
+
+from rmt.config import Leaf, choices, leaves, parse, read_yaml
+from rmt.errors import ConfigError, unknown
+from rmt.train.config import RunConfig
+
+# short form: dotted name. A closed table: every other setting has its dotted name only.
+ALIASES = {
+    "model": "preset",
+    "segments": "task.segments",
+    "length": "task.length",
+    "memory": "model.memory.size",
+    "cache": "model.cache.size",
+    "depth": "bptt.depth",
+    "schedule": "bptt.schedule",
+    "batch": "train.batch",
+    "steps": "train.steps",
+    "target": "train.target",
+    "recipe": "recipe",
+    "size": "size",
+    "seed": "seed",
+    "device": "device",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose complaints are one line, as a `ConfigError`."""
+
+    def error(self, message: str) -> Any:
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
+def add_config_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options for every field of `RunConfig`, short forms first."""
+    by_name = {leaf.name: leaf for leaf in leaves(RunConfig)}
+    usual = parser.add_argument_group("usual settings")
+    for short, name in ALIASES.items():
+        usual.add_argument(f"--{short}", dest=name, metavar=meta(by_name[name]), help=text(by_name[name]))
+    rest = parser.add_argument_group("all settings")
+    for leaf in by_name.values():
+        if leaf.name not in ("task.name", "task.options", *ALIASES):
+            rest.add_argument(f"--{leaf.name}", dest=leaf.name, metavar=meta(leaf), help=text(leaf))
+    rest.add_argument(
+        "--task.options",
+        dest="task.options",
+        metavar="KEY=VALUE",
+        action="append",
+        help="an option of the task",
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", help="settings from a YAML file; the command line goes first"
+    )
+    parser.add_argument("--print_config", action="store_true", help="print the whole configuration and exit")
+
+
+def text(leaf: Leaf) -> str:
+    return leaf.help.replace("%", "%%")
+
+
+def meta(leaf: Leaf) -> str:
+    """The values an option takes, or their name."""
+    literals = [
+        str(value)
+        for choice in choices(leaf.type)
+        if get_origin(choice) is Literal
+        for value in get_args(choice)
+    ]
+    others = [leaf.name.rsplit(".", 1)[-1].upper()] if int in choices(leaf.type) or not literals else []
+    return "|".join(others + literals)
+
+
+def settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The nested settings of a command line: its config file, overlaid with its options."""
+    nested: dict[str, Any] = read_yaml(arguments.config) if arguments.config else {}
+    types = {leaf.name: leaf for leaf in leaves(RunConfig)}
+    for name, value in vars(arguments).items():
+        if value is None or name not in types:
+            continue
+        if name == "task.options":
+            value = dict(pair(item) for item in value)
+        elif isinstance(value, str):
+            value = parse(value, types[name].type, shown(name))
+        put(nested, name, value)
+    return nested
+
+
+def shown(name: str) -> str:
+    """A dotted name as the user typed it."""
+    return next((short for short, long in ALIASES.items() if long == name), name)
+
+
+def put(nested: dict[str, Any], name: str, value: Any) -> None:
+    *groups, last = name.split(".")
+    for group in groups:
+        nested = nested.setdefault(group, {})
+        if not isinstance(nested, dict):
+            raise ConfigError(f"{group}={nested!r} in the config file must be a group of settings")
+    nested[last] = value
+
+
+def pair(item: str) -> tuple[str, Any]:
+    """KEY=VALUE; a whole number or a number becomes one."""
+    key, equals, value = item.partition("=")
+    if not equals:
+        raise ConfigError(f"task.options={item!r} is not KEY=VALUE, such as symbols=8")
+    for kind in (int, float, bool):
+        try:
+            return key, parse(value, kind, key)
+        except ConfigError:
+            continue
+    return key, value
+
+
+def one_of(value: str, known: list[str], kind: str) -> str:
+    """`value` if it is known, else the error naming the nearest."""
+    if value not in known:
+        raise unknown(kind, value, known)
+    return value

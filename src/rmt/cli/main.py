@@ -1,0 +1,57 @@
+"""The command `rmt`: finds the subcommand, turns a user's mistake into one line and exit code 2."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from rmt.errors import RMTError, unknown
+
+COMMANDS = {
+    "demo": "watch an RMT carry a sequence across segments where others cannot",
+    "train": "train a model on a task",
+    "evaluate": "measure a trained run on a split",
+    "data": "list the tasks and show examples",
+    "runs": "list runs and compare them",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `rmt COMMAND …`; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(usage())
+            return 0
+        if arguments[0] == "--version":
+            from rmt import __version__
+
+            print(f"rmt {__version__}")
+            return 0
+        if arguments[0] not in COMMANDS:
+            raise unknown("command", arguments[0], COMMANDS)
+        return int(importlib.import_module(f"rmt.cli.{arguments[0]}").main(arguments[1:]))
+    except RMTError as error:
+        print(f"rmt: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("rmt: interrupted; the same command resumes the run", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def usage() -> str:
+    lines = "\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items())
+    return (
+        "usage: rmt COMMAND [OPTIONS]\n\n"
+        "Recurrent Memory Transformer: memory tokens that carry information between segments.\n\n"
+        f"commands:\n{lines}\n\n"
+        "examples:\n  rmt demo\n  rmt train copy --segments 3 --length 8 --target 0.99\n  rmt train --help\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""What a person sees of a run: a live bar in a terminal, plain lines in a pipe, nothing if quiet."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Quiet:
+    """An observer that only passes on warnings."""
+
+    def __enter__(self) -> Quiet:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def message(self, text: str) -> None:
+        print(f"rmt: {text}", file=sys.stderr)
+
+    def logged(self, record: dict[str, Any]) -> None: ...
+
+    def evaluated(self, record: dict[str, Any]) -> None: ...
+
+    def testing(self, done: int, total: int) -> None: ...
+
+
+class Lines(Quiet):
+    """A line per evaluation, for pipes and log files."""
+
+    def __init__(self, label: str):
+        self.label = label
+        self.loss = float("nan")
+
+    def message(self, text: str) -> None:
+        print(f"{self.label}: {text}", flush=True)
+
+    def logged(self, record: dict[str, Any]) -> None:
+        self.loss = record["loss"]
+
+    def evaluated(self, record: dict[str, Any]) -> None:
+        print(f"{self.label}: step {record['step']}  loss {self.loss:.3f}  {scores(record)}", flush=True)
+
+
+class Bar(Quiet):
+    """A live progress bar with loss, accuracy, speed and the time that is left."""
+
+    def __init__(self, label: str, steps: int, console: Console):
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[numbers]}"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self.label, self.accuracy = label, ""
+        self.bar = self.progress.add_task(label, total=steps, numbers="")
+
+    def __enter__(self) -> Bar:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.stop()
+
+    def message(self, text: str) -> None:
+        self.progress.console.print(f"{self.label}: {text}")
+
+    def logged(self, record: dict[str, Any]) -> None:
+        speed = f"{record['tokens_per_second'] / 1000:.1f}k tok/s"
+        numbers = f"loss {record['loss']:.3f}  {self.accuracy}  {speed}"
+        self.progress.update(self.bar, completed=record["step"], numbers=numbers)
+
+    def evaluated(self, record: dict[str, Any]) -> None:
+        self.accuracy = f"accuracy {record['accuracy']:.3f}"
+
+    def testing(self, done: int, total: int) -> None:
+        self.progress.update(self.bar, description=f"{self.label} (test)", completed=done, total=total)
+
+
+def scores(record: dict[str, Any]) -> str:
+    return f"accuracy {record['accuracy']:.4f}  sequences {record['sequence_accuracy']:.4f}"
+
+
+def observer(label: str, steps: int, quiet: bool) -> Quiet:
+    """The observer that fits where the output goes."""
+    console = Console()
+    if quiet:
+        return Quiet()
+    return Bar(label, steps, console) if console.is_terminal else Lines(label)

@@ -1,0 +1,87 @@
+"""`rmt runs`: list runs and compare them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rmt.cli.arguments import Parser
+from rmt.errors import ConfigError
+
+EXAMPLES = """examples:
+  rmt runs
+  rmt runs results/foundation --sort value
+  rmt runs --json"""
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = Parser(
+        prog="rmt runs",
+        description="A table of the runs below a folder.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "folder", metavar="FOLDER", nargs="?", default="runs", help="where to look (default: runs)"
+    )
+    parser.add_argument(
+        "--sort", default="run", choices=["run", "task", "value", "steps"], help="column to sort by"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON lines")
+    arguments = parser.parse_args(argv)
+    folder = Path(arguments.folder)
+    if not folder.is_dir():
+        raise ConfigError(
+            f"folder={arguments.folder!r} does not exist; name a folder with runs, or train one first"
+        )
+    rows = sorted(
+        (row(path.parent) for path in folder.rglob("config.yaml")), key=lambda one: str(one[arguments.sort])
+    )
+    if arguments.json:
+        for one in rows:
+            print(json.dumps(one))
+        return 0
+    show(rows)
+    return 0
+
+
+def row(run: Path) -> dict[str, Any]:
+    """One run in a line: where it is, what it is, how far it came."""
+    from rmt.experiments.run import read_result
+    from rmt.train.checkpoint import Checkpoints, read_config
+
+    config, result = read_config(run), read_result(run)
+    steps = result.get("steps") or max(Checkpoints(run).steps(), default=0)
+    return {
+        "run": str(run),
+        "task": config.task.name,
+        "length": config.task.length,
+        "segments": config.task.segments,
+        "model": config.preset,
+        "memory": config.model.memory.size,
+        "cache": config.model.cache.size,
+        "depth": config.bptt.depth,
+        "recipe": config.recipe,
+        "seed": config.seed,
+        "steps": steps,
+        "metric": result.get("metric", ""),
+        "value": result.get("value"),
+    }
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in rows[0] if rows else ["no runs here"]:
+        table.add_column(name, overflow="fold", no_wrap=name != "run")
+    for one in rows:
+        value = "unfinished" if one["value"] is None else f"{one['value']:.4f}"
+        table.add_row(*(str(cell) for cell in {**one, "value": value}.values()))
+    console = Console()
+    (console if console.is_terminal else Console(width=200)).print(table)

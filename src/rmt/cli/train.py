@@ -1,0 +1,87 @@
+"""`rmt train TASK`: train a model, or go on where a run stopped."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rmt.cli.arguments import Parser, add_config_arguments, settings
+from rmt.config import to_dict, write_yaml
+from rmt.errors import ConfigError
+
+EXAMPLES = """examples:
+  rmt train copy                                   copy 8 symbols through 3 segments: a minute on a CPU
+  rmt train copy --model transformer_xl --cache 8  the same with Transformer-XL
+  rmt train reverse --size paper --length 24 --segments 6 --target 0.99 --device cuda
+  rmt train copy --depth 1 --schedule sliding      one update per segment, gradient through one border
+  rmt train my_tasks:Sorting --segments 2          a task of your own
+The same command on the same --out resumes."""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = Parser(
+        prog="rmt train",
+        usage="rmt train TASK [OPTIONS]",
+        description="Train one of the paper's models on a task.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument(
+        "task", metavar="TASK", nargs="?", help="copy, reverse, retrieval, quadratic, or module:Class"
+    )
+    made.add_argument(
+        "--out", metavar="DIR", help="run folder (default: runs/ and a name made of the settings)"
+    )
+    made.add_argument(
+        "--restart", action="store_true", help="delete what is in the run folder and start anew"
+    )
+    made.add_argument("--quiet", action="store_true", help="print the result only")
+    add_config_arguments(made)
+    return made
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = parser().parse_args(argv)
+    given = settings(arguments)
+    if arguments.task:
+        given.setdefault("task", {})["name"] = arguments.task
+    if "name" not in given.get("task", {}):
+        raise ConfigError("TASK is missing: name one, such as rmt train copy; rmt data list shows them")
+    from rmt.experiments.recipe import resolve
+    from rmt.experiments.run import train
+
+    config = resolve(given)
+    if arguments.print_config:
+        print(write_yaml(to_dict(config)), end="")
+        return 0
+    from rmt.cli.progress import observer
+
+    folder = Path(arguments.out or default_folder(config))
+    with observer(config.preset, config.train.steps, arguments.quiet) as watcher:
+        result, was_finished = train(config, folder, watcher, restart=arguments.restart)
+    print(f"{'already finished' if was_finished else 'finished'}: {folder}")
+    print(summary(result))
+    return 0
+
+
+def default_folder(config: Any) -> Path:
+    """A name that says what is special about a run."""
+    task = config.task
+    length = f"-{task.length}" if task.length else ""
+    name = task.name.replace(":", ".")
+    return Path("runs") / f"{name}{length}-{task.segments}-{config.preset}-{config.recipe}-{config.seed}"
+
+
+def summary(result: dict[str, Any]) -> str:
+    """The result in two lines."""
+    metrics = result["metrics"]
+    return (
+        f"{result['metric']} {result['value']:.4f} on {metrics['samples']} test sequences "
+        f"(free-running; characters {metrics['accuracy']:.4f}, sequences {metrics['sequence_accuracy']:.4f}, "
+        f"teacher-forced {metrics['teacher_forced_accuracy']:.4f}, "
+        f"original metric {metrics['original_accuracy']:.4f})\n"
+        f"{result['steps']} steps, {result['samples']} samples, {result['seconds']:.1f} s of training"
+    )

@@ -1,0 +1,159 @@
+"""Configuration as frozen dataclasses: one text per field serves code, YAML and command line.
+
+A field is declared with `option(default, "what it means")`. `from_dict` and `to_dict` convert nested
+dataclasses, `leaves` lists their dotted names, `parse` reads one value from text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from rmt.errors import ConfigError, unknown
+
+T = TypeVar("T")
+
+
+def option(default: Any, help: str) -> Any:
+    """A dataclass field with its one-line documentation, which is also the command line's help."""
+    if dataclasses.is_dataclass(default) or isinstance(default, (dict, list)):
+        return dataclasses.field(default_factory=lambda: default, metadata={"help": help})
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+class Leaf(NamedTuple):
+    """One settable value of a nested configuration."""
+
+    name: str  # dotted, e.g. "model.memory.size"
+    type: Any
+    default: Any
+    help: str
+
+
+def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
+    """Every settable value of a nested dataclass, depth first."""
+    types_of = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        kind, name = types_of[field.name], prefix + field.name
+        if dataclasses.is_dataclass(kind):
+            yield from leaves(kind, name + ".")
+            continue
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        yield Leaf(name, kind, default, field.metadata.get("help", ""))
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Nested plain dictionaries, ready for YAML and JSON."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
+    """The dataclass `cls` from nested dictionaries; unknown keys and wrong types are errors."""
+    types_of = typing.get_type_hints(cls)
+    arguments = {}
+    for key, value in values.items():
+        if key not in types_of:
+            raise unknown("key", where + str(key), [where + name for name in types_of])
+        kind, name = types_of[key], where + key
+        if dataclasses.is_dataclass(kind):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"{name}={value!r} must be a group of settings, such as {name}.KEY")
+            arguments[key] = from_dict(typing.cast(type, kind), value, name + ".")
+        else:
+            arguments[key] = check(value, kind, name)
+    return cls(**arguments)
+
+
+def check(value: Any, kind: Any, name: str) -> Any:
+    """`value` if it fits the annotation `kind` (whole numbers pass as floats), else an error."""
+    for choice in choices(kind):
+        if get_origin(choice) is Literal:
+            if value in get_args(choice) and not isinstance(value, bool):
+                return value
+        elif choice is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        elif isinstance(value, get_origin(choice) or choice) and (
+            choice is bool or not isinstance(value, bool)
+        ):
+            return value
+    raise ConfigError(f"{name}={value!r} is not {describe(kind)}")
+
+
+def parse(text: str, kind: Any, name: str) -> Any:
+    """One value from the command line, by the annotation of its field."""
+    for choice in choices(kind):
+        if choice is type(None) and text.lower() in ("none", "null"):
+            return None
+        if get_origin(choice) is Literal and text in get_args(choice):
+            return text
+        if choice is bool and text.lower() in ("true", "false", "on", "off"):
+            return text.lower() in ("true", "on")
+        if choice is str:
+            return text
+        if choice in (int, float):
+            try:
+                return choice(text)
+            except ValueError:
+                continue
+    raise ConfigError(f"{name}={text!r} is not {describe(kind)}")
+
+
+def choices(kind: Any) -> tuple[Any, ...]:
+    """The members of a union annotation, or the annotation itself."""
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def describe(kind: Any) -> str:
+    """An annotation in words a user understands."""
+    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "none"}
+    parts = []
+    for choice in choices(kind):
+        if get_origin(choice) is Literal:
+            parts += [str(value) for value in get_args(choice)]
+        else:
+            parts.append(words.get(choice, "a group of settings"))
+    return " or ".join(parts) if len(parts) < 3 else "one of: " + ", ".join(parts)
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """The mapping in a YAML file; anything else is an error that names the file."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config file {str(path)!r} cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"config file {str(path)!r} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"config file {str(path)!r} must hold a mapping of settings")
+    return values
+
+
+def write_yaml(values: Mapping[str, Any]) -> str:
+    """Nested dictionaries as YAML text, in the order of the fields."""
+    import yaml
+
+    return str(yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True))
+
+
+def positive(name: str, value: float, *, zero: bool = False) -> None:
+    """Raise unless `value` is above zero (or at least zero)."""
+    if value < 0 or (value == 0 and not zero):
+        raise ConfigError(f"{name}={value} must be {'at least 0' if zero else 'above 0'}")
+
+
+def needless(config: Any, name: str, applies: bool, remedy: str) -> None:
+    """Raise for a setting that was changed but would have no effect."""
+    default = next(field.default for field in dataclasses.fields(config) if field.name == name)
+    if not applies and getattr(config, name) != default:
+        group = type(config).__name__.removesuffix("Config").lower()
+        raise ConfigError(
+            f"{group}.{name}={getattr(config, name)} has no effect without {remedy}; leave it out"
+        )

@@ -1,0 +1,1 @@
+"""The paper: segments, memory, cache, and the recurrence between them."""

@@ -1,0 +1,53 @@
+"""Transformer-XL's cache: the last C inputs of every layer, without gradient (section 3)."""
+
+# B batch · C cache · Q rows of a segment · N layers · D width
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rmt.core.config import CacheConfig
+from rmt.core.spans import Spans
+from rmt.core.state import State
+
+
+class Cache:
+    """SG(M^n_{-C:}); a size of zero keeps nothing."""
+
+    def __init__(self, config: CacheConfig):
+        self.size = config.size
+        self.scope = config.scope
+
+    def push(
+        self, state: State, layer_inputs: tuple[Tensor, ...], spans: Spans, valid: Tensor
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        """The cache after a segment, born detached: N × (B, C, D) and how many rows of it are valid (B,)."""
+        if self.size == 0:
+            return state.cache, state.cached
+        new = tuple(self.kept(h.detach(), spans) for h in layer_inputs)
+        if valid.numel():
+            return self.push_ragged(state, new, spans, valid)
+        cache = tuple(
+            torch.cat([old, rows], dim=1)[:, -self.size :] for old, rows in zip(state.cache, new, strict=True)
+        )
+        return cache, (state.cached + new[0].shape[1]).clamp(max=self.size)
+
+    def kept(self, h: Tensor, spans: Spans) -> Tensor:
+        """The rows of a segment that are cached: its tokens, or all of them."""
+        return h if self.scope == "all" else spans.split(h)[1]
+
+    def push_ragged(
+        self, state: State, new: tuple[Tensor, ...], spans: Spans, valid: Tensor
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        """As `push`, with padding left out row by row."""
+        if self.scope == "all":
+            valid = torch.nn.functional.pad(valid, (spans.read, spans.write), value=True)
+        old = torch.arange(self.size, device=valid.device) >= self.size - state.cached[:, None]
+        present = torch.cat([old, valid], dim=1)
+        order = present.int().argsort(dim=1, stable=True)[:, -self.size :, None]  # valid rows last, in order
+        cache = tuple(
+            torch.cat([rows, fresh], dim=1).take_along_dim(order, dim=1)
+            for rows, fresh in zip(state.cache, new, strict=True)
+        )
+        return cache, present.sum(dim=1).clamp(max=self.size)

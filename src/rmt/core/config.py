@@ -1,0 +1,70 @@
+"""The configuration of a segment model: size zero switches memory or cache off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rmt.config import option, positive
+from rmt.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryConfig:
+    """Memory tokens, carried from segment to segment."""
+
+    size: int = option(0, "memory tokens per block; 0 = no memory")
+    write: bool = option(True, "append a write block behind the tokens")
+    recurrent: bool = option(True, "carry memory to the next segment; off = the initial tokens again")
+    init: Literal["distinct", "identical"] = option(
+        "distinct", "initial memory tokens drawn apart, or one for all"
+    )
+    sees_cache: bool = option(False, "memory tokens may attend to the cache")
+
+    def __post_init__(self) -> None:
+        positive("memory.size", self.size, zero=True)
+        if self.write and not self.recurrent:
+            raise ConfigError(
+                "memory.write=True with memory.recurrent=False writes what nobody reads; switch write off"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheConfig:
+    """Transformer-XL's cache of earlier hidden states."""
+
+    size: int = option(0, "cached positions per layer; 0 = no cache")
+    scope: Literal["tokens", "all"] = option("tokens", "cache tokens only, or memory positions too")
+
+    def __post_init__(self) -> None:
+        positive("cache.size", self.size, zero=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """A segment model: a Transformer, its memory, its cache."""
+
+    vocabulary: int = option(2, "number of different tokens")
+    layers: int = option(2, "Transformer layers")
+    heads: int = option(4, "attention heads per layer")
+    head_width: int = option(32, "width of one head")
+    width: int = option(64, "width of the hidden states")
+    inner_width: int = option(128, "width inside the feed-forward blocks")
+    dropout: float = option(0.0, "dropout probability")
+    norm: Literal["pre", "post"] = option("pre", "layer norm before each block, or after (paper)")
+    positions: Literal["relative", "rotary", "relative-lm-rmt"] = option(
+        "relative", "signed relative distances, rotary, or the original code's wrapped distances"
+    )
+    memory: MemoryConfig = option(MemoryConfig(), "memory tokens")
+    cache: CacheConfig = option(CacheConfig(), "cache of hidden states")
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary", "layers", "heads", "head_width", "width", "inner_width"):
+            positive(f"model.{name}", getattr(self, name))
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"model.dropout={self.dropout} must be at least 0 and below 1")
+        field = "head_width" if self.positions == "rotary" else "width"
+        if getattr(self, field) % 2:
+            raise ConfigError(
+                f"model.{field}={getattr(self, field)} must be even for {self.positions} positions"
+            )

@@ -1,0 +1,129 @@
+"""The segment model: a function (tokens, state) -> (logits, state); the paper's models are its settings."""
+
+# B batch · L tokens · M memory · C cache · N layers · D width · V vocabulary · Q = M+L+M · K = C+Q
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rmt.core.cache import Cache
+from rmt.core.config import ModelConfig
+from rmt.core.memory import Memory
+from rmt.core.spans import Spans
+from rmt.core.state import State
+from rmt.core.stepping import OpenSegment
+from rmt.errors import ConfigError
+from rmt.nn.attention import eager, fused
+from rmt.nn.backbone import Backbone
+from rmt.nn.embedding import TiedEmbedding
+
+
+class Output(NamedTuple):
+    """What a segment gives."""
+
+    logits: Tensor  # (B, L, V)
+    state: State
+    attention: tuple[Tensor, ...] = ()  # N × (B, H, Q, K), only if asked for
+
+
+class SegmentModel(nn.Module):
+    """A Transformer that reads one segment at a time and hands its state on."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.embedding = TiedEmbedding(config.vocabulary, config.width)
+        self.memory = Memory(config.memory, config.width)
+        self.cache = Cache(config.cache)
+        self.backbone = Backbone(
+            layers=config.layers,
+            width=config.width,
+            heads=config.heads,
+            head_width=config.head_width,
+            inner_width=config.inner_width,
+            norm=config.norm,
+            positions=config.positions,
+            dropout=config.dropout,
+        )
+        self.reset_parameters()
+
+    def initial_state(self, batch: int) -> State:
+        """The state before the first segment: initial memory, empty cache."""
+        weight = self.embedding.weight
+        empty = weight.new_zeros(batch, self.config.cache.size, self.config.width)
+        cached = torch.zeros(batch, dtype=torch.long, device=weight.device)
+        return State(self.memory.initial(batch), (empty,) * self.config.layers, cached)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        state: State,
+        lengths: Tensor | None = None,
+        padding: Literal["right", "left"] = "right",
+        attention: bool = False,
+    ) -> Output:
+        """Read one segment (B, L).
+
+        `lengths` (B,) makes the batch ragged: the other tokens of a row, on its `padding` side, do not
+        exist, and a row of length zero keeps its state. `attention` also returns the attention weights.
+        """
+        valid = self.valid(tokens, lengths, padding)
+        x = self.memory.wrap(self.embedding(tokens), state)
+        spans = self.spans(tokens.shape[1])
+        axis = spans.axis(state.cached, valid, self.config.memory.sees_cache)
+        encoded = self.backbone(x, axis, cache=state.cache, attend=eager if attention else fused)
+        read, hidden, write = spans.split(encoded.hidden)
+        after = State(
+            self.memory.carry(read, write, state),
+            *self.cache.push(state, encoded.layer_inputs, spans, valid),
+        )
+        if lengths is not None:
+            after = after.where(lengths > 0, state)
+        return Output(self.embedding.logits(hidden), after, encoded.weights if attention else ())
+
+    def open(self, state: State) -> OpenSegment:
+        """A segment to be read piece by piece: `step(tokens)` …, then `close()` for the next state."""
+        self.require_order_of_reading("stepping through a segment")
+        return OpenSegment(self, state)
+
+    def spans(self, tokens: int, write: bool = True) -> Spans:
+        """The spans of a segment of `tokens` tokens, with its write block or while that is still to come."""
+        memory = self.memory
+        return Spans(
+            self.config.cache.size, self.config.memory.size, tokens, memory.write_size if write else 0
+        )
+
+    def valid(self, tokens: Tensor, lengths: Tensor | None, padding: str) -> Tensor:
+        """Which tokens of a ragged batch exist, (B, L); empty (0,) when all do."""
+        if lengths is None:
+            return torch.empty(0, dtype=torch.bool, device=tokens.device)
+        self.require_order_of_reading("a ragged batch")
+        place = torch.arange(tokens.shape[1], device=tokens.device)
+        if padding == "left":
+            place = place.flip(0)
+        elif padding != "right":
+            raise ConfigError(f"padding={padding!r} is not right or left")
+        return place < lengths[:, None]
+
+    def require_order_of_reading(self, what: str) -> None:
+        """Refuse what needs the read block to be independent of what comes after it."""
+        if self.config.positions == "relative-lm-rmt":
+            raise ConfigError(
+                f"positions='relative-lm-rmt' cannot do {what}: the original's read block depends on the "
+                "segment's length and write block; use positions='relative'"
+            )
+
+    def reset_parameters(self) -> None:
+        """Transformer-XL's initialisation: N(0, 0.02) everywhere, norm gains N(1, 0.02), biases zero."""
+        for name, parameter in self.named_parameters():
+            if name == "memory.tokens":
+                continue
+            if name.endswith("norm.weight"):
+                nn.init.normal_(parameter, 1.0, 0.02)
+            elif name.endswith(("weight", "content_bias", "position_bias")):
+                nn.init.normal_(parameter, 0.0, 0.02)
+            else:
+                nn.init.zeros_(parameter)

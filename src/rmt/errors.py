@@ -1,0 +1,28 @@
+"""The one root error: everything the package raises on a user's mistake is an `RMTError`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RMTError(Exception):
+    """A mistake a user can mend; the message is one line: field, value got, remedy."""
+
+    exit_code = 2
+
+
+class ConfigError(RMTError):
+    """A configuration that cannot be meant: an unknown key, a bad value, two fields that disagree."""
+
+
+class CheckpointError(RMTError):
+    """A run folder that is damaged, incomplete or belongs to another configuration."""
+
+
+def unknown(kind: str, got: str, known: Iterable[str]) -> ConfigError:
+    """The error for a name that does not exist, naming the nearest that does."""
+    known = sorted(known)
+    near = difflib.get_close_matches(got, known, n=1)
+    remedy = f"did you mean {near[0]!r}?" if near else f"choose from: {', '.join(known)}"
+    return ConfigError(f"unknown {kind} {got!r}; {remedy}")

@@ -1,0 +1,1 @@
+"""Metrics, measured by generating."""

@@ -1,0 +1,124 @@
+"""The metrics of a task on a whole split: strict and free-running, teacher-forced, and the original's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from rmt.core.model import SegmentModel
+from rmt.core.unroll import unroll
+from rmt.evaluate.generate import generate
+from rmt.tasks.task import Batch, Task
+
+STRICT = ("accuracy", "sequence_accuracy")
+ALL = (*STRICT, "teacher_forced_accuracy", "original_accuracy", "loss")
+
+
+class Sums(NamedTuple):
+    """Right answers and loss over a batch; every field a count or a sum."""
+
+    characters: int
+    sequences: int
+    right: int
+    right_sequences: int
+    forced_right: int
+    original_right: int
+    original_characters: int
+    losses: int
+    loss: float
+
+
+def evaluate(
+    model: SegmentModel,
+    task: Task,
+    length: int,
+    *,
+    split: str = "test",
+    samples: int | None = None,
+    batch: int = 500,
+    thorough: bool = True,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, float]:
+    """Metrics over the first `samples` examples of a split (all by default), in segments of `length` tokens.
+
+    `accuracy` and `sequence_accuracy` are strict: everything under the loss is generated, nothing is given
+    away at segment borders. Without `thorough`, `original_accuracy` (a second generation) is left out.
+    """
+    was_training = model.training
+    model.eval()
+    data = task.split(split, samples)
+    total, sums = len(data.tokens), []
+    for rows in portions(data, batch, next(model.parameters()).device):
+        sums.append(measure(model, task, rows, length, thorough))
+        progress(sum(part.sequences for part in sums), total)
+    model.train(was_training)
+    whole = Sums(*(sum(column) for column in zip(*sums, strict=True)))
+    metrics = {
+        "accuracy": whole.right / whole.characters,
+        "sequence_accuracy": whole.right_sequences / whole.sequences,
+        "teacher_forced_accuracy": whole.forced_right / whole.characters,
+        "loss": whole.loss / whole.losses,
+        "samples": total,
+    }
+    if thorough:
+        metrics["original_accuracy"] = whole.original_right / whole.original_characters
+    return metrics
+
+
+def portions(data: Batch, size: int, device: torch.device) -> Iterator[Batch]:
+    """The split in batches on the model's device."""
+    for parts in zip(*(column.split(size) for column in data), strict=True):
+        yield Batch(*(part.to(device) for part in parts))
+
+
+def measure(model: SegmentModel, task: Task, batch: Batch, length: int, thorough: bool) -> Sums:
+    """All sums of one batch."""
+    right = generate(model, batch.tokens, batch.loss_mask, length) == batch.targets
+    forced, losses = teacher_forced(model, batch, length)
+    original = forced & batch.answer
+    window = batch.answer
+    if thorough:
+        original, window = original_metric(model, task, batch, length, forced)
+    return Sums(
+        characters=int(batch.answer.sum()),
+        sequences=len(batch.tokens),
+        right=int((right & batch.answer).sum()),
+        right_sequences=int((right | ~batch.answer).all(1).sum()),
+        forced_right=int((forced & batch.answer).sum()),
+        original_right=int(original.sum()),
+        original_characters=int(window.sum()),
+        losses=int(batch.loss_mask.sum()),
+        loss=float((losses * batch.loss_mask).sum()),
+    )
+
+
+@torch.no_grad()
+def teacher_forced(model: SegmentModel, batch: Batch, length: int) -> tuple[Tensor, Tensor]:
+    """Which predictions are right (B, T) and their losses (B, T) when every input is the true one."""
+    outputs = unroll(model, batch.tokens.split(length, dim=1), model.initial_state(len(batch.tokens)))
+    logits = torch.cat([output.logits for output in outputs], dim=1)
+    losses = F.cross_entropy(logits.flatten(0, 1).double(), batch.targets.flatten(), reduction="none")
+    return logits.argmax(-1) == batch.targets, losses.view_as(batch.targets)
+
+
+def original_metric(
+    model: SegmentModel, task: Task, batch: Batch, length: int, forced: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What the original code counts as right, and out of what.
+
+    It generates with the true first token in every segment. Some tasks count whole answers; for the others,
+    it does not generate at all where the answer is shorter than a segment.
+    """
+    window = task.original_answer(batch)
+    answer = math.ceil(float(batch.loss_mask.sum(1).double().mean()))
+    right = forced
+    if answer >= length or task.original_exact:
+        right = generate(model, batch.tokens, batch.loss_mask, length, true_borders=True) == batch.targets
+    if not task.original_exact:
+        return right & window, window
+    return (right | ~window).all(1), torch.ones(len(window), dtype=torch.bool)

@@ -1,0 +1,115 @@
+"""Recipes and sizes: where the settings come from that nobody named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rmt.config import from_dict
+from rmt.core.presets import PRESETS
+from rmt.errors import ConfigError, unknown
+from rmt.tasks.registry import make_task
+from rmt.tasks.segments import segment_length
+from rmt.train.config import RunConfig
+
+Settings = dict[str, Any]
+
+# How an RMT learns in hundreds of steps: pre-norm, Muon, no dropout, fresh examples.
+MODERN: Settings = {
+    "optimizer": {"name": "muon", "lr": 1e-3, "matrix_lr": 0.005, "clip": 1.0},
+    "rate": {"schedule": "constant", "warmup": 200},
+    "train": {"steps": 2000, "evaluate_every": 100},
+}
+
+# What the published runs did: post-norm, Adam at 1e-4 halved on plateaus, dropout 0.1, a fixed set in order.
+PAPER: Settings = {
+    "task": {"source": "fixed"},
+    "model": {
+        "norm": "post",
+        "dropout": 0.1,
+        "memory": {"init": "identical", "sees_cache": True},
+        "cache": {"scope": "all"},
+    },
+    "optimizer": {"name": "adam", "lr": 1e-4, "beta2": 0.999, "clip": 0.25},
+    "rate": {"schedule": "plateau", "minimum": 0.01},
+    "train": {"steps": 400_000, "evaluate_every": 12_000, "evaluate_samples": 1600, "save_every": 12_000},
+}
+
+RECIPES = {"modern": MODERN, "paper": PAPER}
+
+SMALL: Settings = {"layers": 2, "heads": 4, "head_width": 32, "width": 64, "inner_width": 128}
+PAPER_SIZES: dict[str, Settings] = {
+    "copy": {"layers": 4, "heads": 4, "head_width": 64, "width": 128, "inner_width": 256},
+    "reverse": {"layers": 4, "heads": 4, "head_width": 64, "width": 128, "inner_width": 256},
+    "retrieval": {"layers": 6, "heads": 4, "head_width": 32, "width": 64, "inner_width": 128},
+    "quadratic": {"layers": 6, "heads": 6, "head_width": 64, "width": 128, "inner_width": 256},
+}
+PAPER_BATCH = {"modern": 128, "paper": 32}
+SHORT = 8  # source length of the small size: minutes on a CPU
+
+
+def resolve(given: Mapping[str, Any]) -> RunConfig:
+    """The whole configuration from the settings a user named: nested, as in a config file."""
+    recipe = chosen(given, "recipe", RECIPES, "modern")
+    size = chosen(given, "size", ("small", "paper"), "small")
+    name = chosen(given, "preset", PRESETS, "rmt")
+    settings = merge(RECIPES[recipe], sizes_of(given, recipe, size), given)
+    task_settings = settings.setdefault("task", {})
+    length = {} if task_settings.get("length") is None else {"length": task_settings["length"]}
+    task = make_task(task_settings.get("name", "copy"), **task_settings.get("options", {}), **length)
+    segments = task_settings.setdefault("segments", 3)
+    model = merge(
+        preset_settings(name, segment_length(task.total_length, segments), settings),
+        settings.get("model", {}),
+    )
+    if model.setdefault("vocabulary", task.vocabulary) < task.vocabulary:
+        raise ConfigError(
+            f"model.vocabulary={model['vocabulary']} is too small: {task.name} has {task.vocabulary} tokens"
+        )
+    return from_dict(RunConfig, {**settings, "recipe": recipe, "size": size, "preset": name, "model": model})
+
+
+def sizes_of(given: Mapping[str, Any], recipe: str, size: str) -> Settings:
+    """Model size, batch and default source length that go with a size and a task."""
+    task = given.get("task", {}).get("name", "copy")
+    if size == "small":
+        return {"model": SMALL, **({"task": {"length": SHORT}} if task in ("copy", "reverse") else {})}
+    if task not in PAPER_SIZES:
+        raise ConfigError(
+            f"size=paper is not known for task {task!r}; use size=small and set model.layers and so on"
+        )
+    return {"model": PAPER_SIZES[task], "train": {"batch": PAPER_BATCH[recipe]}}
+
+
+def preset_settings(name: str, length: int, settings: Settings) -> Settings:
+    """Memory and cache of one of the paper's models; both default to the length of a segment."""
+    has_memory, has_cache = PRESETS[name]
+    model = settings.get("model", {})
+    for field, wanted in (("memory", has_memory), ("cache", has_cache)):
+        size = model.get(field, {}).get("size")
+        if size and not wanted:
+            raise ConfigError(f"{field}={size} has no effect: the {name} model has no {field}; leave it out")
+        if wanted and size is not None and size < 1:
+            raise ConfigError(f"{field}={size} is too small: the {name} model needs at least 1")
+    carries = name != "memory_transformer"
+    return {
+        "memory": {"size": length if has_memory else 0, "write": carries, "recurrent": carries},
+        "cache": {"size": length if has_cache else 0},
+    }
+
+
+def chosen(given: Mapping[str, Any], field: str, known: Any, default: str) -> str:
+    value = given.get(field, default)
+    if value not in known:
+        raise unknown({"preset": "model"}.get(field, field), str(value), known)
+    return str(value)
+
+
+def merge(*layers: Mapping[str, Any]) -> Settings:
+    """Nested settings, later ones over earlier ones."""
+    merged: Settings = {}
+    for layer in layers:
+        for key, value in layer.items():
+            both = isinstance(value, Mapping) and isinstance(merged.get(key, {}), Mapping)
+            merged[key] = merge(merged.get(key, {}), value) if both else value
+    return merged

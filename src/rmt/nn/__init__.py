@@ -1,0 +1,1 @@
+"""Blocks that never heard of segments."""

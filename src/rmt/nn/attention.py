@@ -1,0 +1,80 @@
+"""Multi-head attention of new rows over remembered and new rows."""
+
+# B batch · H heads · Q queries · K keys · P past keys · E head width · D width
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class KeyValue(NamedTuple):
+    """Keys (already placed on the axis) and values of rows that can be attended to."""
+
+    key: Tensor  # (B, H, K, E)
+    value: Tensor  # (B, H, K, E)
+
+    def append(self, other: KeyValue) -> KeyValue:
+        return KeyValue(
+            torch.cat([self.key, other.key], dim=-2), torch.cat([self.value, other.value], dim=-2)
+        )
+
+
+class Attended(NamedTuple):
+    output: Tensor  # (B, H, Q, E)
+    weights: Tensor  # (B, H, Q, K), or empty where the kernel does not tell
+
+
+Attend = Callable[[Tensor, KeyValue, Tensor, Tensor], Attended]
+
+
+def fused(query: Tensor, memory: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
+    """Attention through torch's fused kernels; `bias` is () for none, or (B, H, Q, K)."""
+    visible = mask if bias.dim() == 0 else bias.masked_fill(~mask, -math.inf)
+    output = F.scaled_dot_product_attention(query, memory.key, memory.value, attn_mask=visible)
+    return Attended(output, query.new_empty(0))
+
+
+def eager(query: Tensor, memory: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
+    """The naive twin of `fused`, which also returns the attention weights."""
+    scores = query @ memory.key.transpose(-1, -2) / math.sqrt(query.shape[-1]) + bias
+    weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
+    return Attended(weights @ memory.value, weights)
+
+
+class Attention(nn.Module):
+    """Bias-free attention: fused query, key, value projection; positions; output projection."""
+
+    def __init__(self, width: int, heads: int, head_width: int, positions: nn.Module):
+        super().__init__()
+        self.heads, self.head_width = heads, head_width
+        self.qkv = nn.Linear(width, 3 * heads * head_width, bias=False)
+        self.out = nn.Linear(heads * head_width, width, bias=False)
+        self.positions: Any = positions
+
+    def remember(self, x: Tensor, table: Any) -> KeyValue:
+        """Keys and values of the rows that stand at the start of the axis: (B, P, D)."""
+        weight = self.qkv.weight[self.heads * self.head_width :]
+        key, value = self.split(F.linear(x, weight), 2)
+        return KeyValue(self.positions.key(key, table, slice(0, x.shape[1])), value)
+
+    def forward(
+        self, x: Tensor, past: KeyValue, table: Any, mask: Tensor, attend: Attend
+    ) -> tuple[Tensor, KeyValue, Tensor]:
+        """New rows x (B, Q, D) look at the past and at each other; returns them, all keys, the weights."""
+        query, key, value = self.split(self.qkv(x), 3)
+        start = past.key.shape[-2]
+        new = KeyValue(self.positions.key(key, table, slice(start, start + x.shape[1])), value)
+        memory = past.append(new)
+        bias = self.positions.bias(query, table)
+        output, weights = attend(self.positions.query(query, table), memory, bias, mask)
+        return self.out(output.transpose(1, 2).flatten(-2)), memory, weights
+
+    def split(self, projected: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """(B, Q, parts · H · E) -> parts × (B, H, Q, E)."""
+        return projected.unflatten(-1, (parts, self.heads, self.head_width)).permute(2, 0, 3, 1, 4).unbind(0)

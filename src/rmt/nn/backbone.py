@@ -1,0 +1,76 @@
+"""A stack of Transformer layers that attends to a past it is given and never heard of segments."""
+
+# B batch · Q queries · K keys · C past rows · N layers · D width
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from rmt.nn.attention import Attend, Attention, KeyValue, fused
+from rmt.nn.axis import Axis
+from rmt.nn.layer import Layer
+from rmt.nn.positions import SCHEMES
+
+
+class Encoded(NamedTuple):
+    """What the stack made of its input."""
+
+    hidden: Tensor  # (B, Q, D)
+    layer_inputs: tuple[Tensor, ...]  # N × (B, Q, D)
+    past: tuple[KeyValue, ...]  # N × keys and values of all K rows
+    weights: tuple[Tensor, ...]  # N × (B, H, Q, K), empty tensors under `fused`
+
+
+class Backbone(nn.Module):
+    """H^N = Transformer(H^0): dropout, N layers, a final norm where the layers are pre-norm, dropout."""
+
+    def __init__(
+        self,
+        *,
+        layers: int,
+        width: int,
+        heads: int,
+        head_width: int,
+        inner_width: int,
+        norm: str,
+        positions: str,
+        dropout: float,
+    ):
+        super().__init__()
+        scheme, scheme_layer = SCHEMES[positions]
+        self.positions = scheme(width, heads, head_width, dropout)
+        self.layers = nn.ModuleList(
+            Layer(
+                Attention(width, heads, head_width, scheme_layer(width, heads, head_width)),
+                width,
+                inner_width,
+                norm,
+                dropout,
+            )
+            for _ in range(layers)
+        )
+        self.final_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        axis: Axis,
+        cache: tuple[Tensor, ...] = (),
+        past: tuple[KeyValue, ...] = (),
+        attend: Attend = fused,
+    ) -> Encoded:
+        """Encode x (B, Q, D) after a past given as layer inputs (`cache`) or as keys and values (`past`)."""
+        table = self.positions(axis)
+        if not past:
+            past = tuple(layer.remember(h, table) for layer, h in zip(self.layers, cache, strict=True))
+        x = self.dropout(x)
+        inputs, memories, maps = [], [], []
+        for layer, kept in zip(self.layers, past, strict=True):
+            inputs.append(x)
+            x, memory, weights = layer(x, kept, table, axis.mask, attend)
+            memories.append(memory)
+            maps.append(weights)
+        return Encoded(self.dropout(self.final_norm(x)), tuple(inputs), tuple(memories), tuple(maps))

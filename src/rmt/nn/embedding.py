@@ -1,0 +1,24 @@
+"""Token embedding and output layer with one table."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class TiedEmbedding(nn.Module):
+    """Tokens in: table row times sqrt(D). Hidden states out: logits by the same table, plus a bias."""
+
+    def __init__(self, vocabulary: int, width: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocabulary, width))
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return F.embedding(tokens, self.weight) * math.sqrt(self.weight.shape[1])
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return F.linear(hidden, self.weight, self.bias)

@@ -1,0 +1,78 @@
+"""Copy: an input sequence should be replicated twice after a special start-to-generate token (section 4)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from rmt.errors import ConfigError
+from rmt.tasks.task import Examples, Task, next_token
+
+START = 1  # start-to-generate; 0 is the padding of the original data and never drawn
+FIRST_SYMBOL = 2
+
+SHORT, SHORT_SYMBOLS, LONG_SYMBOLS = 24, 10, 8  # what the published runs used: 10 up to length 24, else 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recitation(Task):
+    """A source of random symbols, the start token, then an answer made of the source: X, 1, answer(X)."""
+
+    length: int = field(default=SHORT, metadata={"help": "symbols in the input sequence"})
+    symbols: int | None = field(
+        default=None, metadata={"help": "different symbols; none = 10 up to length 24, 8 above"}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.length < 1:
+            raise ConfigError(f"length={self.length} of task {self.name!r} must be at least 1")
+        if self.alphabet < 2:
+            raise ConfigError(f"symbols={self.symbols} of task {self.name!r} must be at least 2")
+
+    @abstractmethod
+    def answer_of(self, source: np.ndarray) -> np.ndarray:
+        """What has to be generated after the start token, (B, length) -> (B, answer)."""
+
+    @property
+    def alphabet(self) -> int:
+        """How many different symbols a source is made of."""
+        if self.symbols is not None:
+            return self.symbols
+        return SHORT_SYMBOLS if self.length <= SHORT else LONG_SYMBOLS
+
+    @property
+    def vocabulary(self) -> int:
+        return FIRST_SYMBOL + self.alphabet
+
+    @property
+    def total_length(self) -> int:
+        return self.length + self.answer_of(np.zeros((1, self.length))).shape[1]
+
+    def draw(self, generator: np.random.Generator, count: int) -> Examples:
+        return self.recite(generator.integers(FIRST_SYMBOL, self.vocabulary, (count, self.length)))
+
+    def with_length(self, length: int) -> Recitation:
+        return replace(self, length=length, symbols=self.alphabet)
+
+    def recite(self, source: np.ndarray) -> Examples:
+        """The examples of given sources, (B, length)."""
+        answer = self.answer_of(source)
+        start = np.full((len(source), 1), START)
+        return next_token(np.concatenate([source, start, answer], axis=1), answer.shape[1])
+
+    def render(self, tokens: Sequence[int]) -> str:
+        """Symbols as numbers from 0, the start token as `|`, padding as `.`."""
+        words = [".", "|", *map(str, range(self.alphabet))]
+        return " ".join(words[token] for token in tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy(Recitation):
+    """The input sequence has to be generated twice after the start-to-generate token."""
+
+    def answer_of(self, source: np.ndarray) -> np.ndarray:
+        return np.concatenate([source, source], axis=1)

@@ -1,0 +1,109 @@
+"""Tasks by name: the paper's own, those of installed packages, and a user's class as `module:Class`.
+
+Naming a task loads it; importing this file does not load torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import importlib.metadata
+import inspect
+import os
+import sys
+import types
+import typing
+from typing import TYPE_CHECKING, Any
+
+from rmt.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from rmt.tasks.task import Task
+
+TASKS = {
+    "copy": "rmt.tasks.copy:Copy",
+    "reverse": "rmt.tasks.reverse:Reverse",
+    "retrieval": "rmt.tasks.retrieval:Retrieval",
+    "quadratic": "rmt.tasks.quadratic:Quadratic",
+}
+ENTRY_POINTS = "rmt.tasks"
+
+
+def make_task(name: str, **options: Any) -> Task:
+    """The task called `name` with its options, such as `make_task("copy", length=8)`."""
+    cls = task_class(name)
+    check_options(name, cls, options)
+    return cls(**options)
+
+
+def task_names() -> list[str]:
+    """All names that `make_task` knows: built in, then from installed packages."""
+    return [*TASKS, *sorted(installed().keys() - TASKS.keys())]
+
+
+def task_class(name: str) -> type[Task]:
+    """The class behind a task's name."""
+    known = installed() | TASKS
+    if name in known:
+        return load(name, known[name])
+    if ":" in name:
+        return load(name, name)
+    raise unknown("task", name, [*known, "module:Class"])
+
+
+def installed() -> dict[str, str]:
+    """The tasks of other packages: name -> "module:Class"."""
+    points = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    return {point.name: f"{point.module}:{point.attr}" for point in points}
+
+
+def load(name: str, location: str) -> type[Task]:
+    """Import the class at `location`, which is "module:Class"; the current directory counts as a place."""
+    from rmt.tasks.task import Task
+
+    module_name, _, class_name = location.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"task {name!r}: module {module_name!r} cannot be imported ({cause})") from error
+    cls = getattr(module, class_name, None)
+    if not (isinstance(cls, type) and issubclass(cls, Task)):
+        raise ConfigError(
+            f"task {name!r}: {class_name!r} in module {module_name!r} is not a task; "
+            "name a class that extends rmt.tasks.Task"
+        )
+    if inspect.isabstract(cls):
+        missing = ", ".join(sorted(cls.__abstractmethods__))
+        raise ConfigError(f"task {name!r}: class {class_name!r} is unfinished; define: {missing}")
+    return cls
+
+
+def check_options(name: str, cls: type[Task], options: dict[str, Any]) -> None:
+    """Raise for an option the task does not have or cannot do without, and for a value of the wrong type."""
+    types_of = typing.get_type_hints(cls)
+    known = sorted(field.name for field in dataclasses.fields(cls))
+    for field in dataclasses.fields(cls):
+        default = (field.default, field.default_factory)
+        if field.name not in options and default == (dataclasses.MISSING, dataclasses.MISSING):
+            raise ConfigError(f"task {name!r} needs option {field.name!r}, which has no default")
+    for key, value in options.items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ConfigError(f"task {name!r} has no option {key!r}; {hint}options: {', '.join(known)}")
+        if not matches(value, types_of[key]):
+            expected = getattr(types_of[key], "__name__", types_of[key])
+            raise ConfigError(f"{key}={value!r} of task {name!r} is not of type {expected}")
+
+
+def matches(value: Any, hint: Any) -> bool:
+    """Whether a value fits a plain annotation such as `int` or `int | None`; others are not judged."""
+    if isinstance(value, bool):
+        return hint is bool
+    if hint is float:
+        return isinstance(value, (int, float))
+    return isinstance(value, hint) if isinstance(hint, (type, types.UnionType)) else True

@@ -1,0 +1,48 @@
+"""Input and output sequences are split into segments and processed by models sequentially (section 4)."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import NamedTuple
+
+from torch import Tensor
+
+from rmt.errors import ConfigError
+from rmt.tasks.task import Batch
+
+# B batch · L tokens of one segment · T tokens of all segments
+
+
+class Segment(NamedTuple):
+    """One segment of a batch of sequences."""
+
+    tokens: Tensor  # (B, L) int64
+    targets: Tensor  # (B, L) int64
+    loss_mask: Tensor  # (B, L) bool
+
+
+def segment(batch: Batch, segments: int) -> list[Segment]:
+    """The batch (B, T) cut into `segments` segments of one length; only the last may be shorter."""
+    length = segment_length(batch.tokens.shape[1], segments)
+    columns = (column.split(length, dim=1) for column in (batch.tokens, batch.targets, batch.loss_mask))
+    return [Segment(*pieces) for pieces in zip(*columns, strict=True)]
+
+
+def segment_length(total: int, segments: int) -> int:
+    """The length ceil(total / segments), if cutting by it gives that many segments."""
+    if fits(total, segments):
+        return ceil(total / segments)
+    possible = [count for count in range(1, total + 1) if fits(total, count)]
+    below = [count for count in possible if count < segments][-1:]
+    above = [count for count in possible if count > segments][:1]
+    nearest = ", ".join(map(str, below + above))
+    reason = f"choose 1 to {total}"
+    if 1 <= segments <= total:
+        length = ceil(total / segments)
+        reason = f"length {length} gives {ceil(total / length)}"
+    raise ConfigError(f"segments={segments} does not fit {total} tokens ({reason}); nearest: {nearest}")
+
+
+def fits(total: int, segments: int) -> bool:
+    """Whether `segments` segments of equal length, the last one ragged, make up `total` tokens."""
+    return 1 <= segments <= total and ceil(total / ceil(total / segments)) == segments

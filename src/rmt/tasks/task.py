@@ -1,0 +1,201 @@
+"""A task is data plus a version: sequences, the targets under the loss, and the answer the metric counts.
+
+A new task says how large its vocabulary is, how long a sequence is and how to draw examples. Fixed splits,
+the endless training stream and the command line follow from that (section 4, Algorithmic Tasks).
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rmt.errors import ConfigError
+from rmt.tasks.regions import Region, hash_rows, region
+
+# B batch · T tokens of the whole sequence, all segments together
+
+ROUND = 256  # examples of the split expected from one round of drawing; part of what defines the fixed splits
+PATIENCE = 20  # rounds without a new example before the split counts as exhausted
+
+
+class Examples(NamedTuple):
+    """Sequences as they are drawn, one row per example."""
+
+    tokens: np.ndarray  # (B, T) int64
+    targets: np.ndarray  # (B, T) int64
+    loss_mask: np.ndarray  # (B, T) bool
+    answer: np.ndarray  # (B, T) bool, the positions the metric counts, all of them under the loss
+
+    def select(self, rows: np.ndarray) -> Examples:
+        return Examples(*(column[rows] for column in self))
+
+
+class Batch(NamedTuple):
+    """Sequences as a model sees them."""
+
+    tokens: Tensor  # (B, T) int64
+    targets: Tensor  # (B, T) int64
+    loss_mask: Tensor  # (B, T) bool
+    answer: Tensor  # (B, T) bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(ABC):
+    """Documents to learn from: every sequence starts from the initial state."""
+
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
+    carries_state: ClassVar[bool] = False
+    sizes: ClassVar[Mapping[str, int]] = {"train": 100_000, "valid": 5_000, "test": 10_000}
+    unique: ClassVar[bool] = False  # whether a fixed split holds every example once
+    metric: ClassVar[str] = "accuracy"  # what results are judged by: accuracy or sequence_accuracy
+    original_exact: ClassVar[bool] = False  # the original metric: whole answers instead of characters
+    enlarge: ClassVar[str] = "a longer length"  # what gives this task more different examples
+
+    seed: int = field(default=0, metadata={"help": "chooses the examples of the fixed splits"})
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__dict__.get("name", cls.__name__.lower())
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ConfigError(f"seed={self.seed} of task {self.name!r} must be at least 0")
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> int:
+        """How many token ids there are; ids are 0 to vocabulary - 1."""
+
+    @property
+    @abstractmethod
+    def total_length(self) -> int:
+        """T, the tokens of one sequence over all its segments."""
+
+    @abstractmethod
+    def draw(self, generator: np.random.Generator, count: int) -> Examples:
+        """`count` independent examples."""
+
+    def split(self, name: str, count: int | None = None) -> Batch:
+        """The fixed set `train`, `valid` or `test`, or its first `count` examples."""
+        home = region(self.sizes, name)
+        size = self.sizes[name]
+        count = size if count is None else count
+        if not 1 <= count <= size:
+            raise ConfigError(f"count={count} of split {name!r} of task {self.name!r} must be 1 to {size}")
+        generator = np.random.default_rng([self.seed, list(self.sizes).index(name), 0])
+        return to_batch(self._collect(generator, home, count, expected=ROUND, unique=self.unique))
+
+    def fresh(self, size: int, index: int, seed: int) -> Batch:
+        """Batch number `index` of an endless training stream: the same whenever it is asked for."""
+        if size < 1:
+            raise ConfigError(f"size={size} of a batch of task {self.name!r} must be at least 1")
+        home = region(self.sizes, "train")
+        generator = np.random.default_rng([seed, 0, index])
+        return to_batch(self._collect(generator, home, size, expected=8 + size * 9 // 8, unique=False))
+
+    def with_length(self, length: int) -> Task:
+        """The same task with a shorter input, for a curriculum over length."""
+        raise ConfigError(
+            f"task {self.name!r} cannot be shortened to length={length}; use curriculum.over=segments"
+        )
+
+    def original_answer(self, batch: Batch) -> Tensor:
+        """The positions (B, T) that the original code's metric counts."""
+        return batch.answer
+
+    def render(self, tokens: Sequence[int]) -> str:
+        """Tokens for a reader."""
+        return " ".join(str(int(token)) for token in tokens)
+
+    def describe(self) -> str:
+        """One paragraph: what the task is, its layout and its sizes."""
+        text = " ".join((inspect.getdoc(type(self)) or "").split())
+        example = self.draw(np.random.default_rng(0), 1)
+        sizes = ", ".join(f"{size} {name}" for name, size in self.sizes.items())
+        return (
+            f"{self.name} (version {self.version}): {text} Sequences of {self.total_length} tokens, "
+            f"{self.vocabulary} kinds of token; targets under the loss: {example.loss_mask.sum()}, "
+            f"of the answer: {example.answer.sum()}. Fixed splits: {sizes}."
+        )
+
+    def _collect(
+        self, generator: np.random.Generator, home: Region, count: int, *, expected: int, unique: bool
+    ) -> Examples:
+        """The first `count` drawn examples that lie in `home`, in the order of drawing.
+
+        How much is drawn at a time depends on `expected`, never on `count`: a short set is the beginning
+        of a long one.
+        """
+        drawn = ceil(expected / home.share)
+        kept: list[Examples] = []
+        found = barren = 0
+        seen: set[int] = set()
+        while found < count and barren < PATIENCE:
+            examples = self.draw(generator, drawn)
+            check_examples(self, examples, drawn)
+            hashes = hash_rows(examples.tokens)
+            rows = np.flatnonzero(home.holds(hashes))
+            rows = unseen(hashes, rows, seen) if unique else rows
+            kept.append(examples.select(rows[: count - found]))
+            found += len(rows)
+            barren = 0 if len(rows) else barren + 1
+        if found < count:
+            raise ConfigError(
+                f"the example space of task {self.name!r} is too small for split {home.split!r}: "
+                f"found {found} of {count} examples; choose {self.enlarge}, or ask for fewer examples"
+            )
+        return Examples(*map(np.concatenate, zip(*kept, strict=True)))
+
+
+def next_token(rows: np.ndarray, answer: int) -> Examples:
+    """Examples that predict each row's next token, (B, T + 1); the last `answer` targets are the answer.
+
+    The very last token is only ever a target, so a row of T + 1 tokens is a sequence of T.
+    """
+    tokens, targets = rows[:, :-1], rows[:, 1:]
+    mask = np.zeros(tokens.shape, dtype=bool)
+    mask[:, tokens.shape[1] - answer :] = True
+    return Examples(tokens, targets, mask, mask)
+
+
+def to_batch(examples: Examples) -> Batch:
+    """The same examples as tensors."""
+    tokens, targets = (column.astype(np.int64, copy=False) for column in examples[:2])
+    return Batch(*map(torch.from_numpy, (tokens, targets, *examples[2:])))
+
+
+def check_examples(task: Task, examples: Examples, count: int) -> None:
+    """Raise unless what was drawn has the task's own shape and vocabulary."""
+    shape = (count, task.total_length)
+    for name, column in examples._asdict().items():
+        wanted = "int64" if name in ("tokens", "targets") else "bool"
+        if column.shape != shape or not np.can_cast(column.dtype, wanted):
+            raise ConfigError(
+                f"task {task.name!r} drew {name} of shape {column.shape} and type {column.dtype}; "
+                f"expected {wanted} of shape {shape} = (count, total_length)"
+            )
+        if wanted == "int64" and (column.min() < 0 or column.max() >= task.vocabulary):
+            raise ConfigError(
+                f"task {task.name!r} drew {name} from {column.min()} to {column.max()}; "
+                f"ids must be 0 to {task.vocabulary - 1}, as vocabulary={task.vocabulary}"
+            )
+    if (examples.answer & ~examples.loss_mask).any():
+        raise ConfigError(f"task {task.name!r} drew an answer outside of loss_mask; put it under the loss")
+
+
+def unseen(hashes: np.ndarray, rows: np.ndarray, seen: set[int]) -> np.ndarray:
+    """Those `rows` whose hash was never seen before; remembers all of them."""
+    new = []
+    for row, value in zip(rows.tolist(), hashes[rows].tolist(), strict=True):
+        if value not in seen:
+            seen.add(value)
+            new.append(row)
+    return np.array(new, dtype=np.int64)

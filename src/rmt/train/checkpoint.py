@@ -1,0 +1,157 @@
+"""Checkpoints: safetensors with checksums, written whole or not at all, the newest K and the best."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from rmt.config import from_dict, read_yaml
+from rmt.core.model import SegmentModel
+from rmt.errors import CheckpointError
+from rmt.train.config import RunConfig
+
+PARTS = ("model", "optimizer", "state")
+
+
+class Snapshot(NamedTuple):
+    """Everything a run needs to go on as if nothing had happened."""
+
+    model: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    state: dict[str, Tensor]
+    trainer: dict[str, Any]
+
+
+class Checkpoints:
+    """The folder `checkpoints/` of a run: step_N/, and the files `last` and `best` that name one of them."""
+
+    def __init__(self, run: Path, keep: int = 2):
+        self.folder, self.keep = run / "checkpoints", keep
+
+    def save(self, step: int, snapshot: Snapshot, best: bool) -> None:
+        """Write step_N under another name, then rename it: a killed run never leaves half of one."""
+        name = f"step_{step}"
+        partial = self.folder / f".{name}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        write_parts(partial, snapshot)
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        partial.rename(self.folder / name)
+        self.point("last", name)
+        if best:
+            self.point("best", name)
+        self.prune()
+
+    def point(self, pointer: str, name: str) -> None:
+        partial = self.folder / f".{pointer}.partial"
+        partial.write_text(name + "\n")
+        os.replace(partial, self.folder / pointer)
+
+    def named(self, pointer: str) -> str:
+        """The checkpoint that `last` or `best` names, or nothing."""
+        path = self.folder / pointer
+        return path.read_text().strip() if path.exists() else ""
+
+    def steps(self) -> list[int]:
+        """The steps there are checkpoints of, newest first."""
+        numbers = (path.name.removeprefix("step_") for path in self.folder.glob("step_*"))
+        return sorted((int(number) for number in numbers if number.isdigit()), reverse=True)
+
+    def prune(self) -> None:
+        """Delete all but the newest K and the best."""
+        for step in self.steps()[self.keep :]:
+            if f"step_{step}" != self.named("best"):
+                shutil.rmtree(self.folder / f"step_{step}")
+
+    def newest(self, warn: Callable[[str], None]) -> Snapshot | None:
+        """The newest checkpoint that is whole; damaged ones are named and passed over."""
+        for step in self.steps():
+            try:
+                return read_parts(self.folder / f"step_{step}")
+            except CheckpointError as error:
+                warn(f"{error}; going back to the checkpoint before it")
+        return None
+
+
+def write_parts(folder: Path, snapshot: Snapshot) -> None:
+    """The files of one checkpoint, flushed to the disk."""
+    for part in PARTS:
+        save_file(
+            {name: tensor.detach().cpu().contiguous() for name, tensor in getattr(snapshot, part).items()},
+            folder / f"{part}.safetensors",
+        )
+    checksums = {part: checksum(folder / f"{part}.safetensors") for part in PARTS}
+    content = json.dumps(snapshot.trainer, indent=1)
+    checksums["trainer"] = hashlib.sha256(json.dumps(snapshot.trainer, sort_keys=True).encode()).hexdigest()
+    (folder / "trainer.json").write_text(f'{{"checksums": {json.dumps(checksums)},\n"trainer": {content}}}\n')
+    for path in folder.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def read_parts(folder: Path) -> Snapshot:
+    """A checkpoint whose every byte is as it was written."""
+    try:
+        record = json.loads((folder / "trainer.json").read_text())
+        trainer, checksums = record["trainer"], record["checksums"]
+    except (OSError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"checkpoint {folder} is damaged: trainer.json cannot be read ({error})"
+        ) from None
+    written = hashlib.sha256(json.dumps(trainer, sort_keys=True).encode()).hexdigest()
+    if checksums.get("trainer") != written:
+        raise CheckpointError(f"checkpoint {folder} is damaged: trainer.json does not match its checksum")
+    parts = {part: read_part(folder / f"{part}.safetensors", checksums.get(part)) for part in PARTS}
+    return Snapshot(**parts, trainer=trainer)
+
+
+def read_part(path: Path, expected: str | None) -> dict[str, Tensor]:
+    """The tensors of one file of a checkpoint."""
+    if not path.exists():
+        raise CheckpointError(f"checkpoint {path.parent} is damaged: {path.name} is missing")
+    if checksum(path) != expected:
+        raise CheckpointError(f"checkpoint {path.parent} is damaged: {path.name} does not match its checksum")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise CheckpointError(f"checkpoint {path.parent} is damaged: {path.name}: {error}") from None
+
+
+def checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_config(run: str | Path) -> RunConfig:
+    """The configuration of a run folder."""
+    path = Path(run) / "config.yaml"
+    if not path.exists():
+        raise CheckpointError(
+            f"{str(run)!r} is not a run: it has no config.yaml; name a folder that rmt train wrote"
+        )
+    return from_dict(RunConfig, read_yaml(path))
+
+
+def load(path: str | Path) -> SegmentModel:
+    """The trained model of a run (its best checkpoint, else its last) or of one checkpoint folder."""
+    path = Path(path)
+    single = (path / "trainer.json").exists()
+    run = path.parent.parent if single else path
+    config = read_config(run)
+    checkpoints = Checkpoints(run)
+    name = path.name if single else checkpoints.named("best") or checkpoints.named("last")
+    if not name:
+        raise CheckpointError(f"run {str(run)!r} has no checkpoint yet; train it further with rmt train")
+    model = SegmentModel(config.model)
+    weights = read_parts(checkpoints.folder / name).model
+    model.to(next(iter(weights.values())).dtype).load_state_dict(weights)
+    return model.eval()

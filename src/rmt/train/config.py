@@ -1,0 +1,172 @@
+"""Everything that decides a run: task, model, BPTT, optimizer, budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rmt.config import needless, option, positive
+from rmt.core.config import ModelConfig
+from rmt.errors import ConfigError
+
+ModelName = Literal["baseline", "memory_transformer", "transformer_xl", "rmt", "transformer_xl_rmt"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig:
+    """What to learn."""
+
+    name: str = option("copy", "a task's name, or module:Class")
+    segments: int = option(3, "segments a sequence is cut into; the last may be shorter")
+    length: int | None = option(None, "symbols in the input sequence; none = the task's own")
+    options: dict[str, Any] = field(
+        default_factory=dict, metadata={"help": "further options of the task, as KEY=VALUE"}
+    )
+    source: Literal["fresh", "fixed"] = option(
+        "fresh", "endless new training examples, or the fixed training set"
+    )
+    shuffle: bool = option(False, "go through the fixed training set in a new order each time")
+
+    def __post_init__(self) -> None:
+        needless(self, "shuffle", self.source == "fixed", "task.source=fixed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BPTTConfig:
+    """How far back gradients flow, and when an update is made."""
+
+    depth: int | Literal["full"] = option("full", "previous segments that a loss's gradient reaches, or full")
+    schedule: Literal["sequence", "chunked", "sliding"] = option(
+        "sequence", "an update per sequence, per depth+1 segments, or per segment with the window replayed"
+    )
+    replay_from: Literal["stored", "latest"] = option(
+        "stored",
+        "sliding: replay from each segment's own incoming state, or from the newest memory (original code)",
+    )
+    checkpoint: bool = option(False, "recompute segments in the backward pass to save memory")
+
+    def __post_init__(self) -> None:
+        if self.depth != "full":
+            positive("bptt.depth", self.depth, zero=True)
+        elif self.schedule != "sequence":
+            raise ConfigError(
+                f"bptt.depth=full does not go with bptt.schedule={self.schedule}; give a number of segments"
+            )
+        needless(self, "replay_from", self.schedule == "sliding", "bptt.schedule=sliding")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """The update rule."""
+
+    name: Literal["muon", "adamw", "adam"] = option(
+        "muon", "muon: Muon for the layers' matrices, AdamW for the rest"
+    )
+    lr: float = option(1e-3, "learning rate of Adam or AdamW")
+    matrix_lr: float = option(0.005, "learning rate of Muon")
+    momentum: float = option(0.95, "momentum of Muon")
+    beta1: float = option(0.9, "Adam's decay of the first moment")
+    beta2: float = option(0.99, "Adam's decay of the second moment")
+    weight_decay: float = option(0.0, "decoupled weight decay")
+    clip: float = option(1.0, "largest norm of the gradient; 0 = no clipping")
+
+    def __post_init__(self) -> None:
+        positive("optimizer.lr", self.lr)
+        positive("optimizer.clip", self.clip, zero=True)
+        positive("optimizer.weight_decay", self.weight_decay, zero=True)
+        for name in ("matrix_lr", "momentum"):
+            needless(self, name, self.name == "muon", "optimizer.name=muon")
+        needless(self, "weight_decay", self.name != "adam", "optimizer.name=adamw or muon")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateConfig:
+    """The learning rate over time."""
+
+    schedule: Literal["constant", "linear", "cosine", "plateau"] = option(
+        "constant", "shape after the warm-up"
+    )
+    warmup: int = option(0, "steps of linear warm-up")
+    minimum: float = option(0.0, "lowest fraction of the learning rate for linear, cosine, plateau")
+    factor: float = option(0.5, "plateau: multiply the rate by this")
+    patience: int = option(8, "plateau: after this many evaluations without a better validation loss")
+
+    def __post_init__(self) -> None:
+        positive("rate.warmup", self.warmup, zero=True)
+        if not 0 <= self.minimum < 1:
+            raise ConfigError(f"rate.minimum={self.minimum} must be at least 0 and below 1")
+        needless(self, "minimum", self.schedule != "constant", "a rate.schedule that falls")
+        for name in ("factor", "patience"):
+            needless(self, name, self.schedule == "plateau", "rate.schedule=plateau")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurriculumConfig:
+    """From easy to hard: shorter inputs or fewer segments first."""
+
+    over: Literal["none", "length", "segments"] = option("none", "what grows during training")
+    start: int = option(1, "value to begin with")
+    growth: float = option(2.0, "multiply by this at each promotion")
+    promote_at: float = option(0.9, "training accuracy that earns a promotion")
+
+    def __post_init__(self) -> None:
+        positive("curriculum.start", self.start)
+        if self.growth <= 1:
+            raise ConfigError(f"curriculum.growth={self.growth} must be above 1")
+        for name in ("start", "growth", "promote_at"):
+            needless(self, name, self.over != "none", "curriculum.over=length or segments")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Budget, evaluation, checkpoints."""
+
+    batch: int = option(64, "sequences per update")
+    steps: int = option(1000, "optimizer updates")
+    target: float | None = option(None, "stop when the task's metric on the validation set reaches this")
+    evaluate_every: int = option(100, "steps between evaluations")
+    evaluate_samples: int = option(1000, "validation sequences per evaluation")
+    save_every: int = option(200, "steps between checkpoints")
+    keep: int = option(2, "newest checkpoints to keep, beside the best one")
+    log_every: int = option(10, "steps between lines of metrics.jsonl")
+
+    def __post_init__(self) -> None:
+        for name in (
+            "batch",
+            "steps",
+            "evaluate_every",
+            "evaluate_samples",
+            "save_every",
+            "keep",
+            "log_every",
+        ):
+            positive(f"train.{name}", getattr(self, name))
+        if self.target is not None and not 0 < self.target <= 1:
+            raise ConfigError(f"train.target={self.target} must be above 0 and at most 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """A run: the same configuration on the same machine gives the same weights."""
+
+    task: TaskConfig = option(TaskConfig(), "what to learn")
+    preset: ModelName = option("rmt", "which of the paper's models")
+    recipe: Literal["modern", "paper"] = option("modern", "where unnamed settings come from")
+    size: Literal["small", "paper"] = option("small", "2 layers × 64 for a CPU, or the paper's sizes")
+    model: ModelConfig = option(ModelConfig(), "the model")
+    bptt: BPTTConfig = option(BPTTConfig(), "backpropagation through time")
+    optimizer: OptimizerConfig = option(OptimizerConfig(), "update rule")
+    rate: RateConfig = option(RateConfig(), "learning rate over time")
+    curriculum: CurriculumConfig = option(CurriculumConfig(), "from easy to hard")
+    train: TrainConfig = option(TrainConfig(), "budget")
+    seed: int = option(0, "seed of weights, data order and dropout")
+    device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    precision: Literal["32-true", "bf16-mixed", "64-true"] = option("32-true", "number format")
+
+    def __post_init__(self) -> None:
+        positive("seed", self.seed, zero=True)
+        if self.model.positions == "relative-lm-rmt":
+            raise ConfigError(
+                "model.positions=relative-lm-rmt cannot generate freely and so cannot be evaluated; "
+                "train with relative (it is for importing checkpoints of the original code)"
+            )

@@ -1,0 +1,66 @@
+"""From easy to hard: training examples grow in length or in segments as the model masters them."""
+
+from __future__ import annotations
+
+import math
+
+from rmt.errors import ConfigError
+from rmt.tasks.segments import fits, segment_length
+from rmt.tasks.task import Task
+from rmt.train.config import CurriculumConfig
+
+
+class Stage:
+    """What a stage trains on: a task, and the length of the segments it is cut into."""
+
+    def __init__(self, task: Task, length: int):
+        self.task, self.length = task, length
+
+
+class Curriculum:
+    """Stages up to the whole task; without a curriculum there is one."""
+
+    def __init__(self, config: CurriculumConfig, task: Task, segments: int):
+        self.config = config
+        self.stages = [
+            stage_of(config.over, task, segments, value) for value in values(config, task, segments)
+        ]
+        self.number = 0
+
+    @property
+    def stage(self) -> Stage:
+        return self.stages[self.number]
+
+    @property
+    def finished(self) -> bool:
+        """Whether training is on the whole task."""
+        return self.number == len(self.stages) - 1
+
+    def trained(self, accuracy: float) -> bool:
+        """Learn of the training accuracy; true if that earned a promotion."""
+        if self.finished or accuracy < self.config.promote_at:
+            return False
+        self.number += 1
+        return True
+
+
+def values(config: CurriculumConfig, task: Task, segments: int) -> list[int]:
+    """The values of what grows: start, start · growth, …, the whole task's own."""
+    if config.over == "none":
+        return [segments]
+    final = segments if config.over == "segments" else getattr(task, "length", 0)
+    if not 1 <= config.start <= final:
+        raise ConfigError(f"curriculum.start={config.start} must be 1 to {final}, the task's {config.over}")
+    grown, value = [], config.start
+    while value < final:
+        if config.over == "length" or fits(task.total_length, value):
+            grown.append(value)
+        value = max(value + 1, math.floor(value * config.growth))
+    return [*grown, final]
+
+
+def stage_of(over: str, task: Task, segments: int, value: int) -> Stage:
+    """A shorter input in segments of the final length, or the whole input in fewer segments."""
+    if over == "length":
+        return Stage(task.with_length(value), segment_length(task.total_length, segments))
+    return Stage(task, segment_length(task.total_length, value if over == "segments" else segments))

@@ -1,0 +1,77 @@
+"""What a run leaves to read: metrics.jsonl, result.json, and the environment it ran in."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+class MetricsLog:
+    """metrics.jsonl: a line per logged step, a line per evaluation."""
+
+    def __init__(self, run: Path):
+        self.path = run / "metrics.jsonl"
+
+    def write(self, record: dict[str, Any]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def rewind(self, step: int) -> None:
+        """Drop what came after `step`: a resumed run writes it again."""
+        if not self.path.exists():
+            return
+        kept = [line for line in self.path.read_text().splitlines() if step_of(line) <= step]
+        self.path.write_text("".join(line + "\n" for line in kept))
+
+
+def step_of(line: str) -> float:
+    """The step of a line; a line cut short by a crash counts as never written."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError):
+        return float("inf")
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """The machine and the versions a number was measured with."""
+    return {
+        "commit": commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def commit() -> str:
+    """The commit of the source tree; RMT_COMMIT names it where the history is not at hand."""
+    if "RMT_COMMIT" in os.environ:
+        return os.environ["RMT_COMMIT"]
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+
+
+def processor() -> str:
+    """The CPU in words."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def write_json(path: Path, record: dict[str, Any]) -> None:
+    """A JSON file that is there whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(record, indent=1) + "\n")
+    os.replace(partial, path)

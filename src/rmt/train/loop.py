@@ -1,0 +1,187 @@
+"""A run from its first step to result.json: log, evaluate, save, resume, stop at the target."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from rmt.config import to_dict
+from rmt.errors import RMTError
+from rmt.evaluate.evaluate import evaluate
+from rmt.tasks.registry import make_task
+from rmt.tasks.segments import segment_length
+from rmt.tasks.task import Task
+from rmt.train.checkpoint import Checkpoints, load
+from rmt.train.config import RunConfig, TaskConfig
+from rmt.train.log import MetricsLog, environment, write_json
+from rmt.train.trainer import Trainer, Update
+
+
+class Diverged(RMTError):
+    """The loss stopped being a number."""
+
+    exit_code = 1
+
+
+class Observer(Protocol):
+    """Whoever watches a run: a progress bar, a test."""
+
+    def message(self, text: str) -> None: ...
+
+    def logged(self, record: dict[str, Any]) -> None: ...
+
+    def evaluated(self, record: dict[str, Any]) -> None: ...
+
+    def testing(self, done: int, total: int) -> None: ...
+
+
+def build_task(config: TaskConfig) -> Task:
+    """The task of a configuration."""
+    length = {} if config.length is None else {"length": config.length}
+    return make_task(config.name, **config.options, **length)
+
+
+class Loop:
+    """Drives a `Trainer` in a run folder; the work between updates happens at the end of sequences."""
+
+    def __init__(self, config: RunConfig, folder: Path, observer: Observer):
+        self.config, self.folder, self.observer = config, folder, observer
+        self.task = build_task(config.task)
+        self.trainer = Trainer(config, self.task)
+        self.checkpoints = Checkpoints(folder, config.train.keep)
+        self.log = MetricsLog(folder)
+        self.pending: list[Update] = []
+        self.reached = False
+        self.mark = time.perf_counter()
+        self.tokens = 0
+
+    def run(self) -> dict[str, Any]:
+        """Train to the last step or to the target, test the best checkpoint, write result.json."""
+        self.resume()
+        budget = self.config.train.steps
+        self.mark = time.perf_counter()
+        while self.trainer.step < budget and not self.reached:
+            before = self.trainer.step
+            self.sequence(budget)
+            self.between(before, final=self.trainer.step >= budget)
+        return self.finish()
+
+    def resume(self) -> None:
+        """Go on from the newest whole checkpoint, if there is one."""
+        snapshot = self.checkpoints.newest(self.observer.message)
+        if snapshot is None:
+            self.log.rewind(-1)
+            return
+        self.trainer.restore(snapshot)
+        self.log.rewind(self.trainer.step)
+        self.reached = self.hits_target(self.trainer.best)
+        self.observer.message(f"resuming at step {self.trainer.step}")
+
+    def sequence(self, budget: int) -> None:
+        """Train on the next batch of sequences, within the budget of updates."""
+        batch = self.trainer.next_batch()
+        self.trainer.batches += 1
+        self.trainer.samples += len(batch.tokens)
+        self.tokens += batch.tokens.numel()
+        for update in self.trainer.updates(batch):
+            self.pending.append(update)
+            if self.trainer.step >= budget:
+                return
+
+    def between(self, before: int, final: bool) -> None:
+        """What is due between two sequences: log, promote, evaluate, save."""
+        train, step = self.config.train, self.trainer.step
+
+        def due(every: int) -> bool:
+            return final or before // every != step // every
+
+        if due(train.log_every) or due(train.evaluate_every) or due(train.save_every):
+            self.write_log()
+        best = due(train.evaluate_every) and self.evaluate()
+        if best or due(train.save_every):
+            self.checkpoints.save(step, self.trainer.snapshot(), best)
+
+    def write_log(self) -> None:
+        """Fetch the pending updates from the device, check them, write their mean."""
+        losses = [float(update.loss) for update in self.pending]
+        first = self.trainer.step - len(losses) + 1
+        for step, loss in enumerate(losses, first):
+            if not math.isfinite(loss):
+                raise Diverged(
+                    f"loss={loss} at step {step}: training diverged; the last good checkpoint is kept in "
+                    f"{self.checkpoints.folder}; lower optimizer.lr and start anew with --restart"
+                )
+        counted = sum(update.counted for update in self.pending)
+        accuracy = sum(int(update.correct) for update in self.pending) / counted
+        elapsed = time.perf_counter() - self.mark
+        self.trainer.seconds += elapsed
+        record = {
+            "step": self.trainer.step,
+            "loss": sum(losses) / len(losses),
+            "train_accuracy": accuracy,
+            "gradient_norm": float(self.pending[-1].norm),
+            "rate": self.trainer.rate.factor(self.trainer.step - 1),
+            "stage": self.trainer.curriculum.number,
+            "tokens_per_second": self.tokens / elapsed,
+            "seconds": self.trainer.seconds,
+        }
+        self.log.write(record)
+        self.observer.logged(record)
+        if self.trainer.curriculum.trained(accuracy):
+            self.observer.message(
+                f"promoted to stage {self.trainer.curriculum.number} at step {self.trainer.step}"
+            )
+        self.pending, self.tokens, self.mark = [], 0, time.perf_counter()
+
+    def evaluate(self) -> bool:
+        """Measure on the validation set; true if the model was never better."""
+        trainer, config = self.trainer, self.config
+        samples = min(config.train.evaluate_samples, self.task.sizes["valid"])
+        metrics = evaluate(
+            trainer.model, self.task, self.length, split="valid", samples=samples, thorough=False
+        )
+        trainer.rate.evaluated(metrics["loss"])
+        value = metrics[self.task.metric]
+        best, trainer.best = value > trainer.best, max(value, trainer.best)
+        self.reached = trainer.curriculum.finished and self.hits_target(value)
+        record = {"step": trainer.step, "split": "valid", **metrics}
+        self.log.write(record)
+        self.observer.evaluated(record)
+        self.mark = time.perf_counter()
+        return best
+
+    def hits_target(self, value: float) -> bool:
+        return self.config.train.target is not None and value >= self.config.train.target
+
+    @property
+    def length(self) -> int:
+        """Tokens per segment of the whole task."""
+        return segment_length(self.task.total_length, self.config.task.segments)
+
+    def finish(self) -> dict[str, Any]:
+        """Test the best checkpoint on the whole test split and write result.json."""
+        model = load(self.folder).to(self.trainer.fabric.device)
+        metrics = evaluate(model, self.task, self.length, progress=self.observer.testing)
+        trainer, config = self.trainer, self.config
+        result = {
+            "task": self.task.name,
+            "task_version": self.task.version,
+            "model": config.preset,
+            "recipe": config.recipe,
+            "metric": self.task.metric,
+            "value": metrics[self.task.metric],
+            "split": "test",
+            "metrics": metrics,
+            "seed": config.seed,
+            "steps": trainer.step,
+            "seconds": round(trainer.seconds, 3),
+            "samples": trainer.samples,
+            "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
+            "state_bytes": trainer.model.initial_state(1).nbytes,
+            "config": to_dict(config),
+            "environment": environment(trainer.fabric.device),
+        }
+        write_json(self.folder / "result.json", result)
+        return result

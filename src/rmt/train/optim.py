@@ -1,0 +1,74 @@
+"""Optimizers and the learning rate over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from rmt.train.config import OptimizerConfig, RateConfig
+from rmt.train.muon import Muon
+
+
+def build_optimizers(model: nn.Module, config: OptimizerConfig) -> list[Optimizer]:
+    """Adam or AdamW on everything; or Muon on the layers' matrices and AdamW on the rest.
+
+    Queries, keys and values are one matrix to Muon.
+    """
+    adam: dict[str, Any] = {"lr": config.lr, "betas": (config.beta1, config.beta2)}
+    if config.name == "adam":
+        return [torch.optim.Adam(model.parameters(), **adam)]
+    adam["weight_decay"] = config.weight_decay
+    if config.name == "adamw":
+        return [torch.optim.AdamW(model.parameters(), **adam)]
+    matrices = [p for name, p in model.named_parameters() if ".layers." in name and p.ndim == 2]
+    chosen = {id(p) for p in matrices}
+    rest = [p for p in model.parameters() if id(p) not in chosen and p.numel()]
+    muon = Muon(matrices, config.matrix_lr, config.momentum, config.weight_decay)
+    return [muon, torch.optim.AdamW(rest, **adam)]
+
+
+class Rate:
+    """The factor on every learning rate: warm-up, then constant, linear, cosine, or halving on a plateau."""
+
+    def __init__(self, config: RateConfig, steps: int):
+        self.config, self.steps = config, steps
+        self.best, self.waited, self.fallen = math.inf, 0, 1.0
+
+    def apply(self, optimizers: Iterable[Optimizer], step: int) -> None:
+        """Set the learning rates of update number `step`, counted from zero."""
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group.setdefault("initial_lr", group["lr"]) * self.factor(step)
+
+    def factor(self, step: int) -> float:
+        if step < self.config.warmup:
+            return (step + 1) / self.config.warmup
+        done = (step - self.config.warmup) / max(1, self.steps - self.config.warmup)
+        low = self.config.minimum
+        shape = {
+            "constant": 1.0,
+            "linear": low + (1 - low) * (1 - done),
+            "cosine": low + (1 - low) * (1 + math.cos(math.pi * done)) / 2,
+            "plateau": max(low, self.fallen),
+        }
+        return shape[self.config.schedule]
+
+    def evaluated(self, loss: float) -> None:
+        """Learn of a validation loss: after `patience` evaluations without a better one, fall."""
+        if loss < self.best:
+            self.best, self.waited = loss, 0
+            return
+        self.waited += 1
+        if self.waited > self.config.patience:
+            self.fallen, self.waited = self.fallen * self.config.factor, 0
+
+    def state_dict(self) -> dict[str, float]:
+        return {"best": self.best, "waited": self.waited, "fallen": self.fallen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best, self.waited, self.fallen = state["best"], state["waited"], state["fallen"]

@@ -1,0 +1,238 @@
+"""Checkpoints of the original code, imported: segment for segment what the reference computes."""
+
+# S tokens of a segment · B batch · C cache · D width
+
+from itertools import product
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from rmt.compat.lm_rmt import load, renamed
+from rmt.errors import CheckpointError
+from tests.golden import lm_rmt_reference as reference
+
+BATCH, TOKENS, SEGMENTS, VOCABULARY, WIDTH, LAYERS, MEMORY = 2, 4, 3, 12, 8, 2, 3
+BUFFER = "pos_emb.inv_freq"
+
+
+class Setting(NamedTuple):
+    """What a state dict does not tell, and its number of memory tokens."""
+
+    memory: int
+    cache: int
+    write: bool
+    memory_sees_cache: bool
+
+    def __str__(self) -> str:
+        words = [f"memory-{self.memory}", f"cache-{self.cache}"]
+        words += ["read-only"] if not self.write else []
+        words += ["memory-sees-cache"] if self.memory_sees_cache else []
+        return "-".join(words)
+
+
+# the cache: none, one that a segment overfills, one that is half full after a segment
+WITH_MEMORY = [
+    Setting(MEMORY, *rest) for rest in product((0, 4, 20), (True, False), (True, False)) if rest[0] or rest[2]
+]
+SETTINGS = [Setting(0, cache, True, True) for cache in (0, 4, 20)] + WITH_MEMORY
+
+
+class Run(NamedTuple):
+    """What three segments in a row give, batch first."""
+
+    logits: list[Tensor]  # (B, S, V) each
+    memory: list[Tensor]  # (B, M, D) each
+    cache: list[list[Tensor]]  # valid rows only, (B, ≤ C, D) of each layer, after each segment
+    gradients: dict[str, Tensor]  # of a functional of all logits and the last memory, under our names
+
+
+@pytest.fixture(scope="module", params=SETTINGS, ids=str)
+def runs(request) -> tuple[Run, Run]:
+    """The imported model's run and the reference's, in float64."""
+    return run_imported(request.param), run_reference(request.param)
+
+
+def test_the_imported_model_gives_the_logits_of_the_original(runs):
+    assert_close(runs[0].logits, runs[1].logits)
+
+
+def test_the_imported_model_carries_the_memory_of_the_original(runs):
+    assert_close(runs[0].memory, runs[1].memory)
+
+
+def test_the_imported_model_caches_what_the_original_caches(runs):
+    for ours, theirs in zip(runs[0].cache, runs[1].cache, strict=True):
+        assert_close(ours, theirs)
+
+
+def test_the_imported_model_has_all_gradients_of_the_original(runs):
+    ours, theirs = (run.gradients for run in runs)
+    assert ours.keys() == theirs.keys()
+    assert_close([ours[name] for name in theirs], list(theirs.values()))
+
+
+def test_in_float32_the_imported_model_is_the_original_to_rounding():
+    setting = Setting(MEMORY, 4, True, False)
+    ours, theirs = run_imported(setting, torch.float32), run_reference(setting, torch.float32)
+    assert_close(ours.logits + ours.memory, theirs.logits + theirs.memory, tolerance=1e-5)
+    assert_close(
+        [ours.gradients[name] for name in theirs.gradients], list(theirs.gradients.values()), tolerance=1e-5
+    )
+
+
+def test_the_imported_model_has_the_precision_of_its_checkpoint_and_is_in_evaluation_mode():
+    model = load(checkpoint(Setting(MEMORY, 0, True, False)))
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
+    assert not any(module.training for module in model.modules())
+
+
+def test_a_transformer_xl_checkpoint_has_no_memory():
+    state_dict = checkpoint(Setting(0, 0, True, False))
+    assert "mem_tokens" not in state_dict
+    model = load(state_dict, cache=4)
+    assert model.initial_state(1).memory.shape == (1, 0, WIDTH)
+
+
+@pytest.mark.parametrize("name", [reference.OUTPUT_WEIGHT, BUFFER])
+def test_tied_copies_and_buffers_may_be_absent(name):
+    whole = checkpoint(Setting(MEMORY, 0, True, False))
+    partial = {key: tensor for key, tensor in whole.items() if key != name}
+    torch.testing.assert_close(load(partial).state_dict(), load(whole).state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("lost", "named"),
+    [
+        pytest.param("layers.1.pos_ff.layer_norm.bias", "layers.1.feed_forward_norm.bias", id="of-a-layer"),
+        pytest.param("r_r_bias", "position_bias", id="of-all-layers"),
+        pytest.param("crit.out_layers.0.bias", "embedding.bias", id="of-the-output"),
+        pytest.param(reference.EMBEDDING, reference.EMBEDDING, id="that-tells-a-size"),
+    ],
+)
+def test_a_missing_tensor_is_named(lost, named):
+    state_dict = checkpoint(Setting(MEMORY, 0, True, False))
+    del state_dict[lost]
+    with pytest.raises(CheckpointError, match=named.replace(".", r"\.")):
+        load(state_dict)
+
+
+def test_a_tensor_of_another_shape_is_named_and_never_reshaped():
+    state_dict = checkpoint(Setting(MEMORY, 0, True, False))
+    name = "layers.0.dec_attn.qkv_net.weight"
+    state_dict[name] = state_dict[name].T.contiguous()
+    with pytest.raises(CheckpointError, match="qkv"):
+        load(state_dict)
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        pytest.param({}, id="empty"),
+        pytest.param(
+            {"transformer.wte.weight": torch.zeros(4, 4), "lm_head.weight": torch.zeros(4, 4)}, id="gpt-2"
+        ),
+    ],
+)
+def test_a_foreign_state_dict_is_refused(foreign):
+    with pytest.raises(CheckpointError, match="not a state dict of LM-RMT or Transformer-XL"):
+        load(foreign)
+
+
+def test_an_unexpected_tensor_is_named():
+    state_dict = checkpoint(Setting(MEMORY, 0, True, False)) | {"layers.0.adapter.weight": torch.zeros(1)}
+    with pytest.raises(CheckpointError, match=r"unexpected tensor 'layers\.0\.adapter\.weight'"):
+        load(state_dict)
+
+
+def test_an_adaptive_softmax_is_refused_by_name():
+    clusters = {"crit.cluster_weight": torch.zeros(3, WIDTH), "crit.cluster_bias": torch.zeros(3)}
+    with pytest.raises(CheckpointError, match=r"'crit\.cluster_weight'.*adaptive softmax cannot be imported"):
+        load(checkpoint(Setting(MEMORY, 0, True, False)) | clusters)
+
+
+def checkpoint(setting: Setting, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+    return reference.random_state_dict(
+        0,
+        VOCABULARY,
+        WIDTH,
+        heads=2,
+        head_width=4,
+        inner=12,
+        layers=LAYERS,
+        memory=setting.memory,
+        dtype=dtype,
+    )
+
+
+def segments() -> list[Tensor]:
+    """Tokens (B, S) of each segment."""
+    ids = torch.randint(VOCABULARY, (SEGMENTS, BATCH, TOKENS), generator=torch.Generator().manual_seed(1))
+    return list(ids.unbind(0))
+
+
+def run_imported(setting: Setting, dtype: torch.dtype = torch.float64) -> Run:
+    _, cache_size, write, memory_sees_cache = setting
+    model = load(checkpoint(setting, dtype), cache_size, memory_sees_cache, write)
+    state, logits, memory, cache = model.initial_state(BATCH), [], [], []
+    for tokens in segments():
+        output = model(tokens, state)
+        state = output.state
+        logits.append(output.logits)
+        memory.append(state.memory)
+        valid = slice(cache_size - int(state.cached[0]), None)
+        cache.append([layer[:, valid] for layer in state.cache])
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    gradients = dict(zip(names, gradients_of(functional([*logits, memory[-1]]), parameters), strict=True))
+    if not setting.memory:
+        del gradients["memory.tokens"]
+    return Run(logits, memory, cache, gradients)
+
+
+def run_reference(setting: Setting, dtype: torch.dtype = torch.float64) -> Run:
+    state_dict = {name: tensor.clone() for name, tensor in checkpoint(setting, dtype).items()}
+    leaves = {
+        name: state_dict[name].requires_grad_()
+        for name in state_dict
+        if name not in (BUFFER, reference.OUTPUT_WEIGHT)
+    }
+    carried, rows = reference.initial_memory(state_dict, BATCH), reference.empty_cache(state_dict, BATCH)
+    options = {
+        "mem_len": setting.cache,
+        "write": setting.write,
+        "memory_sees_cache": setting.memory_sees_cache,
+    }
+    logits, memory, cache = [], [], []
+    for tokens in segments():
+        output = reference.forward(state_dict, tokens.T, carried, rows, **options)
+        carried, rows = output.memory, output.cache
+        logits.append(output.logits.transpose(0, 1))
+        memory.append(carried.transpose(0, 1))
+        cache.append([layer.transpose(0, 1) for layer in rows[:LAYERS]])
+    found = gradients_of(functional([*logits, memory[-1]]), leaves.values())
+    gradients = dict(renamed(dict(zip(leaves, found, strict=True))))
+    if setting.memory:
+        gradients["memory.tokens"] = gradients["memory.tokens"].squeeze(1)
+    return Run(logits, memory, cache, gradients)
+
+
+def functional(tensors: list[Tensor]) -> Tensor:
+    """A fixed random linear functional of all tensors together."""
+    generator = torch.Generator().manual_seed(2)
+    weighted = (
+        tensor * torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype) for tensor in tensors
+    )
+    return sum(tensor.sum() for tensor in weighted)
+
+
+def gradients_of(loss: Tensor, inputs) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(loss, list(inputs), allow_unused=True, materialize_grads=True)
+
+
+def assert_close(actual: list[Tensor], expected: list[Tensor], tolerance: float = 1e-9) -> None:
+    """Equal shapes, and no difference above `tolerance` of the largest number expected."""
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert ours.shape == theirs.shape
+        if theirs.numel():
+            assert (ours - theirs).abs().max() <= tolerance * theirs.abs().max()

@@ -1,0 +1,92 @@
+"""Stepping: a segment read piece by piece is that segment read at once."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from torch import Tensor
+
+from rmt import SegmentModel, State
+from rmt.errors import ConfigError
+from tests.laws.models import (
+    STEPPABLE,
+    assert_same,
+    assert_same_gradients,
+    assert_same_state,
+    build,
+    configuration,
+    functional,
+    gradients,
+    over,
+    random_segments,
+    random_tokens,
+    run,
+)
+
+
+@over(positions=STEPPABLE)
+@pytest.mark.parametrize("pieces", [[1, 1, 1, 1], [1, 3]], ids=["single-tokens", "one-then-the-rest"])
+def test_stepping_in_pieces_is_the_whole_segment(config, pieces):
+    model, segments = build(config), random_segments()
+    state = model.initial_state(2)
+    for tokens, whole in zip(segments, run(model, segments), strict=True):
+        logits, state = step_through(model, tokens, state, pieces)
+        assert_same(logits, whole.logits)
+        assert_same_state(state, whole.state)
+
+
+@over(positions=STEPPABLE)
+def test_the_gradient_through_stepping_is_that_of_whole_segments(config):
+    model, segments = build(config), random_segments()
+    state, logits = model.initial_state(2), []
+    for tokens in segments:
+        stepped, state = step_through(model, tokens, state, [1, 1, 2])
+        logits.append(stepped)
+    whole = run(model, segments)
+    expected = functional(*(output.logits for output in whole), whole[-1].state.memory)
+    assert_same_gradients(gradients(functional(*logits, state.memory), model), gradients(expected, model))
+
+
+@over(("transformer_xl", "transformer_xl_rmt", "memory_sees_cache"), STEPPABLE)
+def test_stepping_from_caches_of_unequal_length_is_the_whole_segment(config):
+    model, (first, second) = build(config), random_segments(count=2)
+    state = model(first, model.initial_state(2), lengths=torch.tensor([1, 3])).state
+    whole = model(second, state)
+    logits, after = step_through(model, second, state, [1, 3])
+    assert_same(logits, whole.logits)
+    assert_same_state(after, whole.state)
+
+
+@pytest.mark.parametrize("positions", STEPPABLE)
+@settings(max_examples=20, deadline=None, derandomize=True, database=None)
+@given(pieces=some.lists(some.integers(0, 4), min_size=1, max_size=5).filter(any))
+def test_pieces_of_any_size_even_none_are_the_whole_segment(positions, pieces):
+    model = build(configuration("transformer_xl_rmt", positions=positions))
+    tokens, state = random_tokens(2, sum(pieces)), run(model, random_segments(count=1))[0].state
+    whole = model(tokens, state)
+    logits, after = step_through(model, tokens, state, pieces)
+    assert_same(logits, whole.logits)
+    assert_same_state(after, whole.state)
+
+
+@over(positions=STEPPABLE)
+def test_closing_a_segment_without_tokens_returns_the_state_unchanged(config):
+    model = build(config)
+    state = run(model, random_segments(count=1))[0].state
+    assert model.open(state).close() is state
+
+
+@over(("baseline", "rmt", "transformer_xl_rmt"), ("relative-lm-rmt",))
+def test_the_original_positions_refuse_to_be_stepped_through(config):
+    model = build(config)
+    with pytest.raises(ConfigError, match=r"relative-lm-rmt.*stepping.*use positions='relative'"):
+        model.open(model.initial_state(1))
+
+
+def step_through(
+    model: SegmentModel, tokens: Tensor, state: State, pieces: list[int]
+) -> tuple[Tensor, State]:
+    """Logits and next state of a segment that is read in pieces of these sizes."""
+    segment = model.open(state)
+    logits = torch.cat([segment.step(piece) for piece in tokens.split(pieces, dim=1)], dim=1)
+    return logits, segment.close()
