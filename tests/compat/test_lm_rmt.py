@@ -2,6 +2,7 @@
 
 # S tokens of a segment · B batch · C cache · D width
 
+from collections.abc import Iterable
 from itertools import product
 from typing import NamedTuple
 
@@ -33,10 +34,14 @@ class Setting(NamedTuple):
 
 
 # the cache: none, one that a segment overfills, one that is half full after a segment
-WITH_MEMORY = [
-    Setting(MEMORY, *rest) for rest in product((0, 4, 20), (True, False), (True, False)) if rest[0] or rest[2]
+CACHES, SWITCH = (0, 4, 20), (True, False)
+SETTINGS = [Setting(0, cache, write=True, memory_sees_cache=False) for cache in CACHES]
+SETTINGS += [
+    Setting(MEMORY, cache, write, sees)
+    for cache, write, sees in product(CACHES, SWITCH, SWITCH)
+    if cache or not sees
 ]
-SETTINGS = [Setting(0, cache, True, True) for cache in (0, 4, 20)] + WITH_MEMORY
+RMT, TRANSFORMER_XL = Setting(MEMORY, 4, True, False), Setting(0, 4, True, False)
 
 
 class Run(NamedTuple):
@@ -74,8 +79,7 @@ def test_the_imported_model_has_all_gradients_of_the_original(runs):
 
 
 def test_in_float32_the_imported_model_is_the_original_to_rounding():
-    setting = Setting(MEMORY, 4, True, False)
-    ours, theirs = run_imported(setting, torch.float32), run_reference(setting, torch.float32)
+    ours, theirs = run_imported(RMT, torch.float32), run_reference(RMT, torch.float32)
     assert_close(ours.logits + ours.memory, theirs.logits + theirs.memory, tolerance=1e-5)
     assert_close(
         [ours.gradients[name] for name in theirs.gradients], list(theirs.gradients.values()), tolerance=1e-5
@@ -83,13 +87,13 @@ def test_in_float32_the_imported_model_is_the_original_to_rounding():
 
 
 def test_the_imported_model_has_the_precision_of_its_checkpoint_and_is_in_evaluation_mode():
-    model = load(checkpoint(Setting(MEMORY, 0, True, False)))
+    model = load(checkpoint(RMT))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
     assert not any(module.training for module in model.modules())
 
 
 def test_a_transformer_xl_checkpoint_has_no_memory():
-    state_dict = checkpoint(Setting(0, 0, True, False))
+    state_dict = checkpoint(TRANSFORMER_XL)
     assert "mem_tokens" not in state_dict
     model = load(state_dict, cache=4)
     assert model.initial_state(1).memory.shape == (1, 0, WIDTH)
@@ -97,7 +101,7 @@ def test_a_transformer_xl_checkpoint_has_no_memory():
 
 @pytest.mark.parametrize("name", [reference.OUTPUT_WEIGHT, BUFFER])
 def test_tied_copies_and_buffers_may_be_absent(name):
-    whole = checkpoint(Setting(MEMORY, 0, True, False))
+    whole = checkpoint(RMT)
     partial = {key: tensor for key, tensor in whole.items() if key != name}
     torch.testing.assert_close(load(partial).state_dict(), load(whole).state_dict(), rtol=0, atol=0)
 
@@ -112,14 +116,14 @@ def test_tied_copies_and_buffers_may_be_absent(name):
     ],
 )
 def test_a_missing_tensor_is_named(lost, named):
-    state_dict = checkpoint(Setting(MEMORY, 0, True, False))
+    state_dict = checkpoint(RMT)
     del state_dict[lost]
     with pytest.raises(CheckpointError, match=named.replace(".", r"\.")):
         load(state_dict)
 
 
 def test_a_tensor_of_another_shape_is_named_and_never_reshaped():
-    state_dict = checkpoint(Setting(MEMORY, 0, True, False))
+    state_dict = checkpoint(RMT)
     name = "layers.0.dec_attn.qkv_net.weight"
     state_dict[name] = state_dict[name].T.contiguous()
     with pytest.raises(CheckpointError, match="qkv"):
@@ -141,7 +145,7 @@ def test_a_foreign_state_dict_is_refused(foreign):
 
 
 def test_an_unexpected_tensor_is_named():
-    state_dict = checkpoint(Setting(MEMORY, 0, True, False)) | {"layers.0.adapter.weight": torch.zeros(1)}
+    state_dict = checkpoint(RMT) | {"layers.0.adapter.weight": torch.zeros(1)}
     with pytest.raises(CheckpointError, match=r"unexpected tensor 'layers\.0\.adapter\.weight'"):
         load(state_dict)
 
@@ -149,21 +153,12 @@ def test_an_unexpected_tensor_is_named():
 def test_an_adaptive_softmax_is_refused_by_name():
     clusters = {"crit.cluster_weight": torch.zeros(3, WIDTH), "crit.cluster_bias": torch.zeros(3)}
     with pytest.raises(CheckpointError, match=r"'crit\.cluster_weight'.*adaptive softmax cannot be imported"):
-        load(checkpoint(Setting(MEMORY, 0, True, False)) | clusters)
+        load(checkpoint(RMT) | clusters)
 
 
 def checkpoint(setting: Setting, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
-    return reference.random_state_dict(
-        0,
-        VOCABULARY,
-        WIDTH,
-        heads=2,
-        head_width=4,
-        inner=12,
-        layers=LAYERS,
-        memory=setting.memory,
-        dtype=dtype,
-    )
+    sizes = {"heads": 2, "head_width": 4, "inner": 12, "layers": LAYERS, "memory": setting.memory}
+    return reference.random_state_dict(0, VOCABULARY, WIDTH, **sizes, dtype=dtype)
 
 
 def segments() -> list[Tensor]:
@@ -173,15 +168,16 @@ def segments() -> list[Tensor]:
 
 
 def run_imported(setting: Setting, dtype: torch.dtype = torch.float64) -> Run:
-    _, cache_size, write, memory_sees_cache = setting
-    model = load(checkpoint(setting, dtype), cache_size, memory_sees_cache, write)
+    options = {"memory_sees_cache": setting.memory_sees_cache, "write": setting.write}
+    model = load(checkpoint(setting, dtype), cache=setting.cache, **options)
     state, logits, memory, cache = model.initial_state(BATCH), [], [], []
     for tokens in segments():
         output = model(tokens, state)
         state = output.state
         logits.append(output.logits)
         memory.append(state.memory)
-        valid = slice(cache_size - int(state.cached[0]), None)
+        assert state.cached[0] == state.cached[1]
+        valid = slice(setting.cache - int(state.cached[0]), None)
         cache.append([layer[:, valid] for layer in state.cache])
     names, parameters = zip(*model.named_parameters(), strict=True)
     gradients = dict(zip(names, gradients_of(functional([*logits, memory[-1]]), parameters), strict=True))
@@ -191,21 +187,14 @@ def run_imported(setting: Setting, dtype: torch.dtype = torch.float64) -> Run:
 
 
 def run_reference(setting: Setting, dtype: torch.dtype = torch.float64) -> Run:
-    state_dict = {name: tensor.clone() for name, tensor in checkpoint(setting, dtype).items()}
-    leaves = {
-        name: state_dict[name].requires_grad_()
-        for name in state_dict
-        if name not in (BUFFER, reference.OUTPUT_WEIGHT)
-    }
+    state_dict = checkpoint(setting, dtype)
+    learned = state_dict.keys() - {BUFFER, reference.OUTPUT_WEIGHT}
+    leaves = {name: state_dict[name].requires_grad_() for name in sorted(learned)}
     carried, rows = reference.initial_memory(state_dict, BATCH), reference.empty_cache(state_dict, BATCH)
-    options = {
-        "mem_len": setting.cache,
-        "write": setting.write,
-        "memory_sees_cache": setting.memory_sees_cache,
-    }
+    options = {"memory_sees_cache": setting.memory_sees_cache, "write": setting.write}
     logits, memory, cache = [], [], []
     for tokens in segments():
-        output = reference.forward(state_dict, tokens.T, carried, rows, **options)
+        output = reference.forward(state_dict, tokens.T, carried, rows, mem_len=setting.cache, **options)
         carried, rows = output.memory, output.cache
         logits.append(output.logits.transpose(0, 1))
         memory.append(carried.transpose(0, 1))
@@ -220,13 +209,11 @@ def run_reference(setting: Setting, dtype: torch.dtype = torch.float64) -> Run:
 def functional(tensors: list[Tensor]) -> Tensor:
     """A fixed random linear functional of all tensors together."""
     generator = torch.Generator().manual_seed(2)
-    weighted = (
-        tensor * torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype) for tensor in tensors
-    )
-    return sum(tensor.sum() for tensor in weighted)
+    weights = (torch.randn(tensor.shape, generator=generator).to(tensor.dtype) for tensor in tensors)
+    return sum((weight * tensor).sum() for weight, tensor in zip(weights, tensors, strict=True))
 
 
-def gradients_of(loss: Tensor, inputs) -> tuple[Tensor, ...]:
+def gradients_of(loss: Tensor, inputs: Iterable[Tensor]) -> tuple[Tensor, ...]:
     return torch.autograd.grad(loss, list(inputs), allow_unused=True, materialize_grads=True)
 
 

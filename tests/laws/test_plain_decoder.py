@@ -37,55 +37,57 @@ def test_with_sizes_zero_the_gradients_are_those_of_a_plain_decoder(config):
 
 def decode(p: dict[str, Tensor], tokens: Tensor, config: ModelConfig) -> Tensor:
     """Logits of one row of tokens (L,), from named parameters."""
-    length, width = len(tokens), config.width
-    future = torch.arange(length)[:, None] < torch.arange(length)
-
-    def norm(x: Tensor, name: str) -> Tensor:
-        centred = x - x.mean(-1, keepdim=True)
-        return (
-            centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * p[f"{name}.weight"]
-            + p[f"{name}.bias"]
-        )
-
-    def attention(x: Tensor, name: str) -> Tensor:
-        heads = []
-        for h in range(config.heads):
-            q, k, v = (w.chunk(config.heads)[h] for w in p[f"{name}.qkv.weight"].chunk(3))
-            score = (
-                rotary(x @ q.T, x @ k.T)
-                if config.positions == "rotary"
-                else relative(x @ q.T, x @ k.T, name, h)
-            )
-            weight = (score / math.sqrt(config.head_width)).masked_fill(future, -math.inf).exp()
-            heads.append(weight / weight.sum(-1, keepdim=True) @ (x @ v.T))
-        return torch.cat(heads, dim=-1) @ p[f"{name}.out.weight"].T
-
-    def rotary(q: Tensor, k: Tensor) -> Tensor:
-        angle = torch.outer(torch.arange(length), 10000.0 ** (-torch.arange(0, q.shape[1], 2) / q.shape[1]))
-        q, k = (
-            torch.complex(*x.chunk(2, dim=-1)) * torch.polar(torch.ones_like(angle), angle) for x in (q, k)
-        )
-        return (q @ k.conj().T).real
-
-    def relative(q: Tensor, k: Tensor, name: str, h: int) -> Tensor:
-        u, v = (p[f"backbone.positions.{which}_bias"][h] for which in ("content", "position"))
-        distance = (torch.arange(length)[:, None] - torch.arange(length))[..., None]
-        angle = distance * 10000.0 ** (-torch.arange(0, width, 2) / width)
-        r = (
-            torch.cat([angle.sin(), angle.cos()], dim=-1)
-            @ p[f"{name}.positions.project.weight"].chunk(config.heads)[h].T
-        )
-        return (q + u) @ k.T + ((q + v)[:, None] * r).sum(-1)
-
-    def feed_forward(x: Tensor, name: str) -> Tensor:
-        inner = (x @ p[f"{name}.0.weight"].T + p[f"{name}.0.bias"]).relu()
-        return inner @ p[f"{name}.3.weight"].T + p[f"{name}.3.bias"]
-
-    x = p["embedding.weight"][tokens] * math.sqrt(width)
+    x = p["embedding.weight"][tokens] * math.sqrt(config.width)
     for n in range(config.layers):
         for block, name in ((attention, "attention"), (feed_forward, "feed_forward")):
-            name = f"backbone.layers.{n}.{name}"
-            pre = config.norm == "pre"
-            x = x + block(norm(x, f"{name}_norm"), name) if pre else norm(x + block(x, name), f"{name}_norm")
-    x = norm(x, "backbone.final_norm") if config.norm == "pre" else x
+            here = {key.removeprefix(f"backbone.layers.{n}.{name}"): value for key, value in p.items()}
+            if config.norm == "pre":
+                x = x + block(here, normalise(x, here, "_norm"), config)
+            else:
+                x = normalise(x + block(here, x, config), here, "_norm")
+    if config.norm == "pre":
+        x = normalise(x, p, "backbone.final_norm")
     return x @ p["embedding.weight"].T + p["embedding.bias"]
+
+
+def attention(p: dict[str, Tensor], x: Tensor, config: ModelConfig) -> Tensor:
+    """Head by head: softmax over the past and present of scores / sqrt(E)."""
+    future = torch.arange(len(x))[:, None] < torch.arange(len(x))
+    score = rotary if config.positions == "rotary" else relative
+    heads = []
+    for h in range(config.heads):
+        q, k, v = (x @ part.chunk(config.heads)[h].T for part in p[".qkv.weight"].chunk(3))
+        weights = (score(p, q, k, h) / math.sqrt(config.head_width)).exp().masked_fill(future, 0)
+        heads.append(weights / weights.sum(dim=-1, keepdim=True) @ v)
+    return torch.cat(heads, dim=-1) @ p[".out.weight"].T
+
+
+def rotary(p: dict[str, Tensor], q: Tensor, k: Tensor, h: int) -> Tensor:
+    """Halves of a vector are real and imaginary parts, turned by position times frequency."""
+    angle = torch.outer(torch.arange(len(q)), frequencies(q.shape[1]))
+    turned = [torch.complex(*x.chunk(2, dim=-1)) * torch.exp(1j * angle) for x in (q, k)]
+    return (turned[0] @ turned[1].conj().T).real
+
+
+def relative(p: dict[str, Tensor], q: Tensor, k: Tensor, h: int) -> Tensor:
+    """(q + u)·k + (q + v)·W r(i - j), with a vector r for every pair."""
+    u, v = p["backbone.positions.content_bias"][h], p["backbone.positions.position_bias"][h]
+    project = p[".positions.project.weight"].unflatten(0, (-1, q.shape[1]))[h]
+    distance = torch.arange(len(q))[:, None, None] - torch.arange(len(q))[:, None]
+    angle = distance * frequencies(project.shape[1])
+    r = torch.cat([angle.sin(), angle.cos()], dim=-1) @ project.T  # (L, L, E)
+    return (q + u) @ k.T + ((q + v)[:, None] * r).sum(dim=-1)
+
+
+def feed_forward(p: dict[str, Tensor], x: Tensor, config: ModelConfig) -> Tensor:
+    return (x @ p[".0.weight"].T + p[".0.bias"]).relu() @ p[".3.weight"].T + p[".3.bias"]
+
+
+def normalise(x: Tensor, p: dict[str, Tensor], name: str) -> Tensor:
+    centred = x - x.mean(dim=-1, keepdim=True)
+    deviation = (centred.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
+    return centred / deviation * p[f"{name}.weight"] + p[f"{name}.bias"]
+
+
+def frequencies(width: int) -> Tensor:
+    return 10000.0 ** (-torch.arange(0, width, 2) / width)

@@ -7,6 +7,7 @@ from torch import Tensor
 from rmt import Output, SegmentModel, State
 from rmt.errors import ConfigError
 from tests.laws.models import (
+    LENGTH,
     STEPPABLE,
     VOCABULARY,
     assert_same,
@@ -19,9 +20,7 @@ from tests.laws.models import (
     random_segments,
 )
 
-LENGTHS = torch.tensor(
-    [[4, 2, 0, 1], [1, 0, 3, 4], [3, 4, 2, 0]]
-)  # segments × rows: each row but one skips one
+LENGTHS = torch.tensor([[4, 2, 0, 1], [1, 0, 3, 4], [3, 4, 2, 0]])  # segments × rows
 ROWS = LENGTHS.shape[1]
 PADDING = pytest.mark.parametrize("padding", ["right", "left"])
 
@@ -33,7 +32,7 @@ def test_a_row_of_a_ragged_batch_is_that_row_alone(config, padding):
     together = read_together(model, padding)
     for row in range(ROWS):
         for number, (logits, state) in enumerate(read_alone(model, padding, row)):
-            assert_same(existing(together[number].logits[row : row + 1], number, row, padding), logits)
+            assert_same(existing(together[number].logits, number, row, padding), logits)
             assert_same_state(row_of(together[number].state, row), state)
 
 
@@ -45,9 +44,7 @@ def test_the_gradient_of_a_ragged_batch_is_the_sum_of_its_rows_alone(config, pad
     for row in range(ROWS):
         alone = read_alone(model, padding, row)
         expected.append(functional(*(logits for logits, _ in alone), alone[-1][1].memory))
-        logits = [
-            existing(output.logits[row : row + 1], n, row, padding) for n, output in enumerate(together)
-        ]
+        logits = [existing(output.logits, number, row, padding) for number, output in enumerate(together)]
         losses.append(functional(*logits, together[-1].state.memory[row : row + 1]))
     assert_same_gradients(gradients(sum(losses), model), gradients(sum(expected), model))
 
@@ -59,9 +56,7 @@ def test_what_stands_in_the_padding_changes_nothing(config, padding):
     one, other = read_together(model, padding), read_together(model, padding, fill=5)
     for number in range(len(LENGTHS)):
         for row in range(ROWS):
-            logits = (
-                existing(run[number].logits[row : row + 1], number, row, padding) for run in (one, other)
-            )
+            logits = (existing(outputs[number].logits, number, row, padding) for outputs in (one, other))
             assert torch.equal(*logits)
         assert torch.equal(one[number].state.memory, other[number].state.memory)
         assert_same_state(one[number].state, other[number].state)
@@ -95,9 +90,7 @@ def read_together(model: SegmentModel, padding: str, fill: int = 0) -> list[Outp
     for number, tokens in enumerate(random_segments(batch=ROWS)):
         padded = (tokens + fill) % VOCABULARY
         for row in range(ROWS):
-            existing(padded[row : row + 1], number, row, padding)[:] = existing(
-                tokens[row : row + 1], number, row, padding
-            )
+            existing(padded, number, row, padding)[:] = existing(tokens, number, row, padding)
         outputs.append(model(padded, state, lengths=LENGTHS[number], padding=padding))
         state = outputs[-1].state
     return outputs
@@ -107,7 +100,7 @@ def read_alone(model: SegmentModel, padding: str, row: int) -> list[tuple[Tensor
     """Logits and state after each segment of one row, without padding; a segment without tokens is none."""
     state, outputs = model.initial_state(1), []
     for number, tokens in enumerate(random_segments(batch=ROWS)):
-        tokens = existing(tokens[row : row + 1], number, row, padding)
+        tokens = existing(tokens, number, row, padding)
         logits = torch.empty(1, 0, VOCABULARY)
         if tokens.shape[1]:
             logits, state, _ = model(tokens, state)
@@ -115,14 +108,11 @@ def read_alone(model: SegmentModel, padding: str, row: int) -> list[tuple[Tensor
     return outputs
 
 
-def existing(rows: Tensor, segment: int, row: int, padding: str) -> Tensor:
-    """What is not padding of rows (1, L, …)."""
-    return rows[:, place(segment, row, padding)]
-
-
-def place(segment: int, row: int, padding: str) -> slice:
+def existing(batch: Tensor, segment: int, row: int, padding: str) -> Tensor:
+    """What is not padding in one row of a batch: (B, L, …) -> (1, length, …)."""
     length = int(LENGTHS[segment, row])
-    return slice(0, length) if padding == "right" else slice(4 - length, 4)
+    place = slice(0, length) if padding == "right" else slice(LENGTH - length, LENGTH)
+    return batch[row : row + 1, place]
 
 
 def row_of(state: State, row: int) -> State:

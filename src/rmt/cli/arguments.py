@@ -25,6 +25,7 @@ ALIASES = {
     "size": "size",
     "seed": "seed",
     "device": "device",
+    "compile": "compile",
 }
 
 

@@ -24,7 +24,12 @@ class Segment(NamedTuple):
 def segment(batch: Batch, segments: int) -> list[Segment]:
     """The batch (B, T) cut into `segments` segments of one length; only the last may be shorter."""
     length = segment_length(batch.tokens.shape[1], segments)
-    columns = (column.split(length, dim=1) for column in (batch.tokens, batch.targets, batch.loss_mask))
+    return cut(Segment(batch.tokens, batch.targets, batch.loss_mask), length)
+
+
+def cut(whole: Segment, length: int) -> list[Segment]:
+    """Segments of `length` tokens, the last as long as what is left."""
+    columns = (column.split(length, dim=1) for column in whole)
     return [Segment(*pieces) for pieces in zip(*columns, strict=True)]
 
 

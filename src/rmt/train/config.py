@@ -161,6 +161,9 @@ class RunConfig:
     train: TrainConfig = option(TrainConfig(), "budget")
     seed: int = option(0, "seed of weights, data order and dropout")
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    compile: Literal["auto", "off"] = option(
+        "auto", "on a GPU, replay each sequence's update as one CUDA graph"
+    )
     precision: Literal["32-true", "bf16-mixed", "64-true"] = option("32-true", "number format")
 
     def __post_init__(self) -> None:

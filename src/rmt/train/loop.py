@@ -140,7 +140,13 @@ class Loop:
         trainer, config = self.trainer, self.config
         samples = min(config.train.evaluate_samples, self.task.sizes["valid"])
         metrics = evaluate(
-            trainer.model, self.task, self.length, split="valid", samples=samples, thorough=False
+            trainer.model,
+            self.task,
+            self.length,
+            split="valid",
+            samples=samples,
+            batch=self.rows,
+            thorough=False,
         )
         trainer.rate.evaluated(metrics["loss"])
         value = metrics[self.task.metric]
@@ -160,10 +166,15 @@ class Loop:
         """Tokens per segment of the whole task."""
         return segment_length(self.task.total_length, self.config.task.segments)
 
+    @property
+    def rows(self) -> int:
+        """Sequences evaluated at a time."""
+        return 2500 if self.trainer.fabric.device.type == "cuda" else 500
+
     def finish(self) -> dict[str, Any]:
         """Test the best checkpoint on the whole test split and write result.json."""
         model = load(self.folder).to(self.trainer.fabric.device)
-        metrics = evaluate(model, self.task, self.length, progress=self.observer.testing)
+        metrics = evaluate(model, self.task, self.length, batch=self.rows, progress=self.observer.testing)
         trainer, config = self.trainer, self.config
         result = {
             "task": self.task.name,

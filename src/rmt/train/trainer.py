@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,14 +12,23 @@ from torch import Tensor, nn
 
 from rmt.core.model import Output, SegmentModel
 from rmt.errors import ConfigError
-from rmt.tasks.segments import Segment
+from rmt.tasks.segments import Segment, cut
 from rmt.tasks.task import Batch, Task
-from rmt.train.bptt import Plan, Unrolled, replay, windows
+from rmt.train.bptt import Plan, Window, replay, windows
+from rmt.train.capture import Recorder
 from rmt.train.checkpoint import Snapshot
 from rmt.train.config import RunConfig
 from rmt.train.curriculum import Curriculum
 from rmt.train.objective import score
 from rmt.train.optim import Rate, build_optimizers
+
+
+class Kind(NamedTuple):
+    """What two batches have to share to be one recording."""
+
+    batch: int
+    length: int
+    counted: tuple[bool, ...]  # which segments have a loss
 
 
 class Update(NamedTuple):
@@ -28,7 +37,7 @@ class Update(NamedTuple):
     loss: Tensor
     correct: Tensor
     counted: int
-    norm: Tensor
+    norm: Tensor  # of the gradient, before clipping
 
 
 class Trainer:
@@ -39,12 +48,16 @@ class Trainer:
         if config.device == "cuda" and not torch.cuda.is_available():
             raise ConfigError("device=cuda: there is no CUDA device here; use cpu or auto")
         self.fabric = Fabric(accelerator=config.device, devices=1, precision=config.precision)
+        on_gpu = self.fabric.device.type == "cuda"
+        if on_gpu:
+            torch.set_float32_matmul_precision("high")
         torch.manual_seed(config.seed)
         model = SegmentModel(config.model)
         set_up: Any = self.fabric.setup(model, *build_optimizers(model, config.optimizer))
         self.wrapped: nn.Module = set_up[0]
         self.optimizers = list(set_up[1:])
         self.model: SegmentModel = self.wrapped.module  # type: ignore[assignment]
+        self.differentiate = Recorder(self.gradients, self.model, config.compile == "auto" and on_gpu)
         self.rate = Rate(config.rate, config.train.steps)
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
         self.train_set = task.split("train") if config.task.source == "fixed" else None
@@ -72,27 +85,34 @@ class Trainer:
 
     def updates(self, batch: Batch) -> Iterator[Update]:
         """Train on one batch of sequences; yields after every optimizer update."""
-        segments = self.cut(batch)
-        counts = [int(part.loss_mask.sum()) for part in segments]
-        segments = [Segment(*self.fabric.to_device(tuple(part))) for part in segments]
-        one_update = self.config.bptt.schedule == "sequence"
-        last = max(index for index, count in enumerate(counts) if count)
-        losses: list[Tensor] = []
-        correct: list[Tensor] = []
-        for window, loss in self.unrolled(segments, counts, correct):
-            counted = sum(counts) if one_update else sum(counts[index] for index in window.counted)
-            loss = loss / counted
-            self.fabric.backward(loss)
-            losses.append(loss.detach())
-            if not one_update or window.stop > last:
-                yield Update(torch.stack(losses).sum(), torch.stack(correct).sum(), counted, self.update())
-                losses.clear()
-                correct.clear()
+        length = self.curriculum.stage.length
+        counts = [int(part.sum()) for part in batch.loss_mask.split(length, dim=1)]
+        total = torch.tensor(float(sum(counts)))
+        whole = Segment(batch.tokens, batch.targets, batch.loss_mask)
+        inputs = self.fabric.to_device((total, *whole))
+        if self.config.bptt.schedule == "sequence":
+            kind = Kind(len(batch.tokens), length, tuple(map(bool, counts)))
+            yield self.update(*self.differentiate(kind, *inputs), sum(counts))
+            return
+        for window, loss, correct in self.unrolled(cut(Segment(*inputs[1:]), length), counts):
+            counted = sum(counts[index] for index in window.counted)
+            self.fabric.backward(loss / counted)
+            yield self.update(loss.detach() / counted, correct, counted)
+
+    def gradients(self, kind: Kind, total: Tensor, *whole: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient of whole sequences' mean loss; returns that loss and how many predictions are right."""
+        losses, correct = [], []
+        for _, loss, right in self.unrolled(cut(Segment(*whole), kind.length), kind.counted):
+            self.fabric.backward(loss / total)
+            losses.append(loss.detach() / total)
+            correct.append(right)
+        return torch.stack(losses).sum(), torch.stack(correct).sum()
 
     def unrolled(
-        self, segments: list[Segment], counts: list[int], correct: list[Tensor]
-    ) -> Iterator[Unrolled]:
-        """The windows of the schedule with their losses; right predictions are appended to `correct`."""
+        self, segments: list[Segment], counts: Sequence[int]
+    ) -> Iterator[tuple[Window, Tensor, Tensor]]:
+        """The windows of the schedule, their summed losses and their right predictions."""
+        correct: list[Tensor] = []
 
         def loss_of(index: int, output: Output) -> Tensor:
             result = score(output.logits, segments[index].targets, segments[index].loss_mask)
@@ -102,16 +122,12 @@ class Trainer:
         bptt = self.config.bptt
         plan = Plan(windows(counts, bptt.depth, bptt.schedule), bptt.replay_from, bptt.checkpoint)
         state = self.model.initial_state(len(segments[0].tokens))
-        return replay(self.wrapped, [part.tokens for part in segments], state, loss_of, plan)
+        for window, loss in replay(self.wrapped, [part.tokens for part in segments], state, loss_of, plan):
+            yield window, loss, torch.stack(correct).sum()
+            correct.clear()
 
-    def cut(self, batch: Batch) -> list[Segment]:
-        """The segments of a batch at the curriculum's current stage."""
-        length = self.curriculum.stage.length
-        columns = (column.split(length, dim=1) for column in (batch.tokens, batch.targets, batch.loss_mask))
-        return [Segment(*parts) for parts in zip(*columns, strict=True)]
-
-    def update(self) -> Tensor:
-        """Clip, step, forget the gradient; returns its norm before clipping."""
+    def update(self, loss: Tensor, correct: Tensor, counted: int) -> Update:
+        """Clip, step, forget the gradient."""
         clip = self.config.optimizer.clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
         self.rate.apply(self.optimizers, self.step)
@@ -119,7 +135,7 @@ class Trainer:
             optimizer.step()
             optimizer.zero_grad()
         self.step += 1
-        return norm
+        return Update(loss, correct, counted, norm)
 
     def snapshot(self) -> Snapshot:
         """Everything that has to survive a crash."""
