@@ -16,8 +16,8 @@ Settings = dict[str, Any]
 
 # How an RMT learns in hundreds of steps: pre-norm, Muon, no dropout, fresh examples.
 MODERN: Settings = {
-    "optimizer": {"name": "muon", "lr": 1e-3, "matrix_lr": 0.005, "clip": 1.0},
-    "rate": {"schedule": "constant", "warmup": 200},
+    "optimizer": {"name": "muon", "lr": 1e-3, "matrix_lr": 0.01, "clip": 1.0},
+    "rate": {"schedule": "cosine", "warmup": 100},
     "train": {"steps": 2000, "evaluate_every": 100},
 }
 

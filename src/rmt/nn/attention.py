@@ -20,6 +20,8 @@ class KeyValue(NamedTuple):
     value: Tensor  # (B, H, K, E)
 
     def append(self, other: KeyValue) -> KeyValue:
+        if self.key.shape[-2] == 0:
+            return other
         return KeyValue(
             torch.cat([self.key, other.key], dim=-2), torch.cat([self.value, other.value], dim=-2)
         )
@@ -35,7 +37,7 @@ Attend = Callable[[Tensor, KeyValue, Tensor, Tensor], Attended]
 
 def fused(query: Tensor, memory: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
     """Attention through torch's fused kernels; `bias` is () for none, or (B, H, Q, K)."""
-    visible = mask if bias.dim() == 0 else bias.masked_fill(~mask, -math.inf)
+    visible = mask if bias.dim() == 0 else torch.where(mask, bias, -math.inf)
     output = F.scaled_dot_product_attention(query, memory.key, memory.value, attn_mask=visible)
     return Attended(output, query.new_empty(0))
 
@@ -43,7 +45,7 @@ def fused(query: Tensor, memory: KeyValue, bias: Tensor, mask: Tensor) -> Attend
 def eager(query: Tensor, memory: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
     """The naive twin of `fused`, which also returns the attention weights."""
     scores = query @ memory.key.transpose(-1, -2) / math.sqrt(query.shape[-1]) + bias
-    weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
+    weights = torch.where(mask, scores, -math.inf).softmax(dim=-1)
     return Attended(weights @ memory.value, weights)
 
 

@@ -63,7 +63,7 @@ class OptimizerConfig:
         "muon", "muon: Muon for the layers' matrices, AdamW for the rest"
     )
     lr: float = option(1e-3, "learning rate of Adam or AdamW")
-    matrix_lr: float = option(0.005, "learning rate of Muon")
+    matrix_lr: float = option(0.01, "learning rate of Muon")
     momentum: float = option(0.95, "momentum of Muon")
     beta1: float = option(0.9, "Adam's decay of the first moment")
     beta2: float = option(0.99, "Adam's decay of the second moment")

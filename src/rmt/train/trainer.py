@@ -100,7 +100,7 @@ class Trainer:
             yield self.update(loss.detach() / counted, correct, counted)
 
     def gradients(self, kind: Kind, total: Tensor, *whole: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradient of whole sequences' mean loss; returns that loss and how many predictions are right."""
+        """The gradient of the mean loss over whole sequences; returns that loss and the right predictions."""
         losses, correct = [], []
         for _, loss, right in self.unrolled(cut(Segment(*whole), kind.length), kind.counted):
             self.fabric.backward(loss / total)

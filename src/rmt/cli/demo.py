@@ -1,0 +1,99 @@
+"""`rmt demo`: watch an RMT carry a sequence across segment borders where a plain Transformer cannot."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rmt.cli.arguments import Parser
+
+EXAMPLES = """examples:
+  rmt demo
+  rmt demo --restart --steps 400"""
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = Parser(
+        prog="rmt demo",
+        description="Train three models on copy over three segments on the CPU, and show what they learned.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--out", default="demo", help="folder for the runs and the picture (default: demo)")
+    parser.add_argument("--steps", type=int, default=600, help="updates per model (default: 600)")
+    parser.add_argument("--restart", action="store_true", help="train anew")
+    parser.add_argument("--quiet", action="store_true", help="print the results only")
+    arguments = parser.parse_args(argv)
+    folder, start = Path(arguments.out), time.perf_counter()
+    if not arguments.quiet:
+        print(introduction())
+    results = train_all(folder, arguments)
+    show_table(results)
+    show_example(folder)
+    from rmt.experiments.demo import picture
+
+    print(f"\npicture of the memory at work: {picture(folder)}")
+    print(f"runs: {folder}/  ({time.perf_counter() - start:.0f} s)")
+    return 0
+
+
+def introduction() -> str:
+    return (
+        "Copy: read 8 random symbols, then write them down twice. The 24 tokens come in 3 segments of 8,\n"
+        "so the answer is due when the source is out of sight. Only what a model carries over helps.\n"
+    )
+
+
+def train_all(folder: Path, arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The results of all models, trained or found."""
+    from rmt.cli.progress import observer
+    from rmt.experiments.demo import MODELS, config
+    from rmt.experiments.run import train
+
+    results = {}
+    for name in MODELS:
+        settings = config(name, arguments.steps)
+        with observer(f"{name:14}", settings.train.steps, arguments.quiet) as watcher:
+            results[name], _ = train(settings, folder / name, watcher, restart=arguments.restart)
+    return results
+
+
+def show_table(results: dict[str, dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="copy, 3 segments, free-running on 10,000 test sequences", title_justify="left")
+    for heading in ("model", "carried between segments", "characters right", "sequences right", "training"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    for name, result in results.items():
+        metrics = result["metrics"]
+        table.add_row(
+            name,
+            f"{result['state_bytes']:,} bytes",
+            f"{metrics['accuracy']:.3f}",
+            f"{metrics['sequence_accuracy']:.3f}",
+            f"{result['steps']} steps, {result['seconds']:.0f} s",
+        )
+    Console().print(table)
+
+
+def show_example(folder: Path) -> None:
+    from rmt.experiments.demo import work_example
+
+    example = work_example(folder)
+    print(f"\nsource          {example.source}")
+    for number, segment in enumerate(example.segments, 1):
+        print(f"segment {number}       {segment}")
+    print(f"wanted          {example.wanted}")
+    for name, answer in example.answers.items():
+        marks = "".join(
+            "  " if given == wanted else "^ "
+            for given, wanted in zip(answer.split(), example.wanted.split(), strict=True)
+        )
+        print(f"{name:15} {answer}")
+        if marks.strip():
+            print(f"{'':15} {marks.rstrip()}")

@@ -1,0 +1,73 @@
+"""The demonstration: three models copy a sequence through three segments, with one recipe and one budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from rmt.analysis.capture import capture
+from rmt.analysis.figures import write_and_read
+from rmt.evaluate.generate import generate
+from rmt.experiments.recipe import resolve
+from rmt.tasks.segments import segment_length
+from rmt.train.checkpoint import load
+from rmt.train.config import RunConfig
+from rmt.train.loop import build_task
+
+MODELS = ("baseline", "transformer_xl", "rmt")
+LENGTH, SEGMENTS, STEPS = 8, 3, 600
+
+
+def config(model: str, steps: int) -> RunConfig:
+    """The same task, recipe and budget for every model."""
+    return resolve(
+        {
+            "task": {"name": "copy", "length": LENGTH, "segments": SEGMENTS},
+            "preset": model,
+            "train": {"steps": steps},
+            "device": "cpu",
+        }
+    )
+
+
+class Worked(NamedTuple):
+    """One test example, segment by segment."""
+
+    source: str
+    segments: list[str]
+    wanted: str
+    answers: dict[str, str]  # by model
+
+
+def work_example(folder: Path, models: tuple[str, ...] = MODELS) -> Worked:
+    """What each trained model answers to the first test example, generating freely."""
+    settings = config(models[0], STEPS)
+    task = build_task(settings.task)
+    length = segment_length(task.total_length, SEGMENTS)
+    batch = task.split("test", 1)
+    answer = batch.answer[0]
+    answers = {}
+    for name in models:
+        predicted = generate(load(folder / name), batch.tokens, batch.loss_mask, length)[0]
+        answers[name] = task.render(predicted[answer].tolist())
+    return Worked(
+        source=task.render(batch.tokens[0, :LENGTH].tolist()),
+        segments=[task.render(part.tolist()) for part in batch.tokens[0].split(length)],
+        wanted=task.render(batch.targets[0][answer].tolist()),
+        answers=answers,
+    )
+
+
+def picture(folder: Path) -> Path:
+    """The trained RMT's attention while it writes the source and while it reads it back, as a PNG."""
+    settings = config("rmt", STEPS)
+    task = build_task(settings.task)
+    length = segment_length(task.total_length, SEGMENTS)
+    tokens = task.split("test", 1).tokens[0]
+    first, second, *_ = capture(load(folder / "rmt"), tokens, length)
+    words: Any = tuple(task.render(part.tolist()).split() for part in torch.stack(tokens.split(length)[:2]))
+    path = folder / "memory.png"
+    write_and_read(first, second, words, path)
+    return path
