@@ -14,6 +14,7 @@ COMMANDS = {
     "evaluate": "measure a trained run on a split",
     "data": "list the tasks and show examples",
     "runs": "list runs and compare them",
+    "report": "results of many runs as one table beside the paper's",
 }
 
 

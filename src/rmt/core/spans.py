@@ -46,7 +46,7 @@ class Spans(NamedTuple):
         return visible & ~(is_memory & (key < self.cache))
 
     def axis(self, cached: Tensor, valid: Tensor, memory_sees_cache: bool = False, first: int = 0) -> Axis:
-        """The axis for attention: (B,) cache rows exist, and those tokens that are valid (B, L); (0,) = all."""
+        """The axis for attention: (B,) cache rows exist, and the tokens that `valid` (B, L) names, or all."""
         mask = self.mask(memory_sees_cache, first, cached.device)
         positions = torch.arange(self.keys, device=cached.device)
         if self.cache == 0 and not valid.numel():

@@ -25,6 +25,7 @@ MODERN: Settings = {
 PAPER: Settings = {
     "task": {"source": "fixed"},
     "model": {
+        "init": "lm-rmt",
         "norm": "post",
         "dropout": 0.1,
         "memory": {"init": "identical", "sees_cache": True},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ SHORT, SHORT_SYMBOLS, LONG_SYMBOLS = 24, 10, 8  # what the published runs used: 
 @dataclass(frozen=True, kw_only=True)
 class Recitation(Task):
     """A source of random symbols, the start token, then an answer made of the source: X, 1, answer(X)."""
+
+    grows: ClassVar[str] = "length"
 
     length: int = field(default=SHORT, metadata={"help": "symbols in the input sequence"})
     symbols: int | None = field(

@@ -22,6 +22,7 @@ class Retrieval(Task):
     """Distinct letters with distinct digits, one letter again, a separator; answer with its digit."""
 
     unique: ClassVar[bool] = True
+    grows: ClassVar[str] = "pairs"
     enlarge: ClassVar[str] = "more pairs"
 
     pairs: int = field(default=4, metadata={"help": "key-value pairs in the input"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import ClassVar, NamedTuple
 
@@ -58,6 +58,7 @@ class Task(ABC):
     unique: ClassVar[bool] = False  # whether a fixed split holds every example once
     metric: ClassVar[str] = "accuracy"  # what results are judged by: accuracy or sequence_accuracy
     original_exact: ClassVar[bool] = False  # the original metric: whole answers instead of characters
+    grows: ClassVar[str] = ""  # the option that makes inputs longer, if there is one
     enlarge: ClassVar[str] = "a longer length"  # what gives this task more different examples
 
     seed: int = field(default=0, metadata={"help": "chooses the examples of the fixed splits"})
@@ -103,9 +104,7 @@ class Task(ABC):
 
     def with_length(self, length: int) -> Task:
         """The same task with a shorter input, for a curriculum over length."""
-        raise ConfigError(
-            f"task {self.name!r} cannot be shortened to length={length}; use curriculum.over=segments"
-        )
+        return replace(self, **{self.grows: length})
 
     def original_answer(self, batch: Batch) -> Tensor:
         """The positions (B, T) that the original code's metric counts."""

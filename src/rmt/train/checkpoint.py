@@ -72,6 +72,17 @@ class Checkpoints:
             if f"step_{step}" != self.named("best"):
                 shutil.rmtree(self.folder / f"step_{step}")
 
+    def rewind(self, step: int, best: int) -> None:
+        """Go back to checkpoint `step` (0: to none), when `best` was the best: later ones are damaged."""
+        for later in self.steps():
+            if later > step:
+                shutil.rmtree(self.folder / f"step_{later}")
+        for pointer, number in (("last", step), ("best", best)):
+            if (self.folder / f"step_{number}").exists():
+                self.point(pointer, f"step_{number}")
+            elif not (self.folder / self.named(pointer)).exists():
+                (self.folder / pointer).unlink(missing_ok=True)
+
     def newest(self, warn: Callable[[str], None]) -> Snapshot | None:
         """The newest checkpoint that is whole; damaged ones are named and passed over."""
         for step in self.steps():

@@ -48,7 +48,11 @@ def values(config: CurriculumConfig, task: Task, segments: int) -> list[int]:
     """The values of what grows: start, start · growth, …, the whole task's own."""
     if config.over == "none":
         return [segments]
-    final = segments if config.over == "segments" else getattr(task, "length", 0)
+    if config.over == "length" and not task.grows:
+        raise ConfigError(
+            f"curriculum.over=length: inputs of task {task.name!r} have one length; use segments"
+        )
+    final = segments if config.over == "segments" else getattr(task, task.grows)
     if not 1 <= config.start <= final:
         raise ConfigError(f"curriculum.start={config.start} must be 1 to {final}, the task's {config.over}")
     grown, value = [], config.start

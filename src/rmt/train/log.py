@@ -27,7 +27,7 @@ class MetricsLog:
         if not self.path.exists():
             return
         kept = [line for line in self.path.read_text().splitlines() if step_of(line) <= step]
-        self.path.write_text("".join(line + "\n" for line in kept))
+        write_whole(self.path, "".join(line + "\n" for line in kept))
 
 
 def step_of(line: str) -> float:
@@ -72,6 +72,11 @@ def processor() -> str:
 
 def write_json(path: Path, record: dict[str, Any]) -> None:
     """A JSON file that is there whole or not at all."""
+    write_whole(path, json.dumps(record, indent=1) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write under another name, then rename: whoever looks sees the old text or the new one."""
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(record, indent=1) + "\n")
+    partial.write_text(text)
     os.replace(partial, path)

@@ -53,7 +53,6 @@ class Loop:
         self.checkpoints = Checkpoints(folder, config.train.keep)
         self.log = MetricsLog(folder)
         self.pending: list[Update] = []
-        self.reached = False
         self.mark = time.perf_counter()
         self.tokens = 0
 
@@ -62,7 +61,7 @@ class Loop:
         self.resume()
         budget = self.config.train.steps
         self.mark = time.perf_counter()
-        while self.trainer.step < budget and not self.reached:
+        while self.trainer.step < budget and not self.trainer.reached:
             before = self.trainer.step
             self.sequence(budget)
             self.between(before, final=self.trainer.step >= budget)
@@ -71,13 +70,13 @@ class Loop:
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
         snapshot = self.checkpoints.newest(self.observer.message)
-        if snapshot is None:
-            self.log.rewind(-1)
-            return
-        self.trainer.restore(snapshot)
+        if snapshot is not None:
+            self.trainer.restore(snapshot)
+            self.observer.message(f"resuming at step {self.trainer.step}")
+        elif self.checkpoints.steps():
+            self.observer.message("no checkpoint is whole: starting anew")
+        self.checkpoints.rewind(self.trainer.step, self.trainer.best_step)
         self.log.rewind(self.trainer.step)
-        self.reached = self.hits_target(self.trainer.best)
-        self.observer.message(f"resuming at step {self.trainer.step}")
 
     def sequence(self, budget: int) -> None:
         """Train on the next batch of sequences, within the budget of updates."""
@@ -105,21 +104,16 @@ class Loop:
 
     def write_log(self) -> None:
         """Fetch the pending updates from the device, check them, write their mean."""
-        losses = [float(update.loss) for update in self.pending]
-        first = self.trainer.step - len(losses) + 1
-        for step, loss in enumerate(losses, first):
-            if not math.isfinite(loss):
-                raise Diverged(
-                    f"loss={loss} at step {step}: training diverged; the last good checkpoint is kept in "
-                    f"{self.checkpoints.folder}; lower optimizer.lr and start anew with --restart"
-                )
+        for step, update in enumerate(self.pending, self.trainer.step - len(self.pending) + 1):
+            self.require_finite("loss", float(update.loss), step)
+            self.require_finite("gradient_norm", float(update.norm), step)
         counted = sum(update.counted for update in self.pending)
         accuracy = sum(int(update.correct) for update in self.pending) / counted
         elapsed = time.perf_counter() - self.mark
         self.trainer.seconds += elapsed
         record = {
             "step": self.trainer.step,
-            "loss": sum(losses) / len(losses),
+            "loss": sum(float(update.loss) for update in self.pending) / len(self.pending),
             "train_accuracy": accuracy,
             "gradient_norm": float(self.pending[-1].norm),
             "rate": self.trainer.rate.factor(self.trainer.step - 1),
@@ -135,31 +129,39 @@ class Loop:
             )
         self.pending, self.tokens, self.mark = [], 0, time.perf_counter()
 
+    def require_finite(self, name: str, value: float, step: int) -> None:
+        if not math.isfinite(value):
+            raise Diverged(
+                f"{name}={value} at step {step}: training diverged; the last good checkpoint is kept in "
+                f"{self.checkpoints.folder}; lower optimizer.lr and start anew with --restart"
+            )
+
     def evaluate(self) -> bool:
         """Measure on the validation set; true if the model was never better."""
         trainer, config = self.trainer, self.config
         samples = min(config.train.evaluate_samples, self.task.sizes["valid"])
-        metrics = evaluate(
-            trainer.model,
-            self.task,
-            self.length,
-            split="valid",
-            samples=samples,
-            batch=self.rows,
-            thorough=False,
-        )
+        with trainer.uncompiled():
+            metrics = evaluate(
+                trainer.model,
+                self.task,
+                self.length,
+                split="valid",
+                samples=samples,
+                batch=self.rows,
+                thorough=False,
+            )
         trainer.rate.evaluated(metrics["loss"])
         value = metrics[self.task.metric]
-        best, trainer.best = value > trainer.best, max(value, trainer.best)
-        self.reached = trainer.curriculum.finished and self.hits_target(value)
+        best = value > trainer.best
+        if best:
+            trainer.best, trainer.best_step = value, trainer.step
+        target = config.train.target
+        trainer.reached = trainer.curriculum.finished and target is not None and value >= target
         record = {"step": trainer.step, "split": "valid", **metrics}
         self.log.write(record)
         self.observer.evaluated(record)
         self.mark = time.perf_counter()
         return best
-
-    def hits_target(self, value: float) -> bool:
-        return self.config.train.target is not None and value >= self.config.train.target
 
     @property
     def length(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -54,16 +55,22 @@ class Trainer:
         torch.manual_seed(config.seed)
         model = SegmentModel(config.model)
         set_up: Any = self.fabric.setup(model, *build_optimizers(model, config.optimizer))
-        self.wrapped: nn.Module = set_up[0]
         self.optimizers = list(set_up[1:])
-        self.model: SegmentModel = self.wrapped.module  # type: ignore[assignment]
-        self.differentiate = Recorder(self.gradients, self.model, config.compile == "auto" and on_gpu)
+        self.model: SegmentModel = set_up[0].module
+        # Fabric hands every output back in float32: too coarse for the memory of a model of doubles.
+        self.wrapped: nn.Module = self.model if config.precision == "64-true" else set_up[0]
+        self.fast = config.compile == "auto" and on_gpu
+        self.differentiate = Recorder(self.gradients, self.model, self.fast)
+        if self.fast:
+            for layer in self.model.backbone.layers:
+                layer.compile(dynamic=False)
         self.rate = Rate(config.rate, config.train.steps)
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
         self.train_set = task.split("train") if config.task.source == "fixed" else None
         self.step = self.batches = self.samples = 0
         self.seconds = 0.0
-        self.best = -math.inf
+        self.best, self.best_step = -math.inf, 0
+        self.reached = False  # the target
 
     def next_batch(self) -> Batch:
         """The batch at the current place in the data; the same again after a resume."""
@@ -137,6 +144,10 @@ class Trainer:
         self.step += 1
         return Update(loss, correct, counted, norm)
 
+    def uncompiled(self) -> AbstractContextManager[object]:
+        """While this is open, layers run as written: calls of many shapes are not worth compiling."""
+        return torch.compiler.set_stance("force_eager") if self.fast else nullcontext()
+
     def snapshot(self) -> Snapshot:
         """Everything that has to survive a crash."""
         optimizer = {
@@ -158,6 +169,8 @@ class Trainer:
             "samples": self.samples,
             "seconds": self.seconds,
             "best": self.best,
+            "best_step": self.best_step,
+            "reached": self.reached,
             "stage": self.curriculum.number,
             "rate": self.rate.state_dict(),
         }
