@@ -35,4 +35,4 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'rmt' has no attribute {name!r}")
     module = importlib.import_module(_HOME[name])
-    return module if _HOME[name].endswith("." + name) else getattr(module, name)
+    return getattr(module, name, module)

@@ -1,12 +1,14 @@
 """Configuration as frozen dataclasses: one text per field serves code, YAML and command line.
 
 A field is declared with `option(default, "what it means")`. `from_dict` and `to_dict` convert nested
-dataclasses, `leaves` lists their dotted names, `parse` reads one value from text.
+dataclasses, `typed` checks settings that are not yet all there, `leaves` lists their dotted names, `parse`
+reads one value from text.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -53,10 +55,22 @@ def to_dict(config: Any) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
-def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
+def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
     """The dataclass `cls` from nested dictionaries; unknown keys and wrong types are errors."""
+    return build(cls, typed(cls, values))
+
+
+def build(cls: type[T], values: Mapping[str, Any]) -> T:
+    """The dataclass `cls` from nested dictionaries that were checked."""
     types_of = typing.get_type_hints(cls)
-    arguments = {}
+    groups = {key: kind for key, kind in types_of.items() if key in values and dataclasses.is_dataclass(kind)}
+    return cls(**{**values, **{key: build(kind, values[key]) for key, kind in groups.items()}})
+
+
+def typed(cls: type, values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Some settings of `cls`, nested, every key known and every value of its type; else an error."""
+    types_of = typing.get_type_hints(cls)
+    checked = {}
     for key, value in values.items():
         if key not in types_of:
             raise unknown("key", where + str(key), [where + name for name in types_of])
@@ -64,14 +78,16 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
         if dataclasses.is_dataclass(kind):
             if not isinstance(value, Mapping):
                 raise ConfigError(f"{name}={value!r} must be a group of settings, such as {name}.KEY")
-            arguments[key] = from_dict(typing.cast(type, kind), value, name + ".")
+            checked[key] = typed(typing.cast(type, kind), value, name + ".")
         else:
-            arguments[key] = check(value, kind, name)
-    return cls(**arguments)
+            checked[key] = check(value, kind, name)
+    return checked
 
 
 def check(value: Any, kind: Any, name: str) -> Any:
     """`value` if it fits the annotation `kind` (whole numbers pass as floats), else an error."""
+    if isinstance(value, str) and float in choices(kind):
+        return parse(value, kind, name)  # YAML takes 1e-3 for text
     for choice in choices(kind):
         if get_origin(choice) is Literal:
             if value in get_args(choice) and not isinstance(value, bool):
@@ -128,11 +144,14 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"config file {str(path)!r} cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"config file {str(path)!r} cannot be read ({reason}); name another with --config"
+        ) from None
     except yaml.YAMLError as error:
         raise ConfigError(f"config file {str(path)!r} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
-        raise ConfigError(f"config file {str(path)!r} must hold a mapping of settings")
+        raise ConfigError(f"config file {str(path)!r} must hold a mapping of settings, such as 'seed: 1'")
     return values
 
 
@@ -145,8 +164,17 @@ def write_yaml(values: Mapping[str, Any]) -> str:
 
 def positive(name: str, value: float, *, zero: bool = False) -> None:
     """Raise unless `value` is above zero (or at least zero)."""
+    if not math.isfinite(value):
+        raise ConfigError(f"{name}={value} must be finite")
     if value < 0 or (value == 0 and not zero):
         raise ConfigError(f"{name}={value} must be {'at least 0' if zero else 'above 0'}")
+
+
+def between(name: str, value: float, low: float, high: float, *, closed: bool = False) -> None:
+    """Raise unless `low` <= `value` < `high` (or, closed, `low` < `value` <= `high`)."""
+    if not (low < value <= high if closed else low <= value < high):
+        bounds = f"above {low} and at most {high}" if closed else f"at least {low} and below {high}"
+        raise ConfigError(f"{name}={value} must be {bounds}")
 
 
 def needless(config: Any, name: str, applies: bool, remedy: str) -> None:

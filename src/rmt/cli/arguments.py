@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 from typing import Any, Literal, get_args, get_origin
 
-from rmt.config import Leaf, choices, leaves, parse, read_yaml
+from rmt.config import Leaf, choices, leaves, parse, read_yaml, typed
 from rmt.errors import ConfigError, unknown
 from rmt.train.config import RunConfig
 
@@ -31,6 +32,15 @@ ALIASES = {
 
 class Parser(argparse.ArgumentParser):
     """argparse whose complaints are one line, as a `ConfigError`."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """The arguments; the first that is unknown is an error that names the nearest option."""
+        arguments, rest = self.parse_known_args(args, namespace)
+        if not rest:
+            return arguments
+        near = difflib.get_close_matches(rest[0].partition("=")[0], self._option_string_actions, n=1)
+        remedy = f"did you mean {near[0]!r}?" if near else f"see {self.prog} --help"
+        raise ConfigError(f"unknown argument {rest[0]!r}; {remedy}")
 
     def error(self, message: str) -> Any:
         raise ConfigError(f"{message}; see {self.prog} --help")
@@ -77,7 +87,7 @@ def meta(leaf: Leaf) -> str:
 
 def settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The nested settings of a command line: its config file, overlaid with its options."""
-    nested: dict[str, Any] = read_yaml(arguments.config) if arguments.config else {}
+    nested = typed(RunConfig, read_yaml(arguments.config)) if arguments.config else {}
     types = {leaf.name: leaf for leaf in leaves(RunConfig)}
     for name, value in vars(arguments).items():
         if value is None or name not in types:
@@ -99,8 +109,6 @@ def put(nested: dict[str, Any], name: str, value: Any) -> None:
     *groups, last = name.split(".")
     for group in groups:
         nested = nested.setdefault(group, {})
-        if not isinstance(nested, dict):
-            raise ConfigError(f"{group}={nested!r} in the config file must be a group of settings")
     nested[last] = value
 
 

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from rmt.cli.arguments import Parser, pair
 from rmt.errors import ConfigError
 
 EXAMPLES = """examples:
   rmt data list
-  rmt data show copy --segments 3 --task.options length=8
+  rmt data show copy --segments 3 --length 8
   rmt data show quadratic --examples 2"""
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = Parser(
-        prog="rmt data",
-        description="The tasks and their examples.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    look: dict[str, Any] = {
+        "epilog": EXAMPLES,
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+        "allow_abbrev": False,
+    }
+    parser = Parser(prog="rmt data", description="The tasks and their examples.", **look)
     commands = parser.add_subparsers(dest="command", metavar="list|show", required=True, parser_class=Parser)
-    commands.add_parser("list", help="a line per task")
-    show = commands.add_parser("show", help="describe one task and print examples", allow_abbrev=False)
+    commands.add_parser("list", help="a line per task", **look)
+    show = commands.add_parser("show", help="describe one task and print examples", **look)
     show.add_argument("task", metavar="TASK")
     show.add_argument("--examples", type=int, default=3, help="how many (default: 3)")
     show.add_argument("--segments", type=int, default=1, help="mark the borders of so many segments")
@@ -49,14 +49,16 @@ def show_task(arguments: argparse.Namespace) -> int:
     from rmt.tasks.segments import segment_length
 
     options = dict(pair(item) for item in arguments.options)
+    if arguments.length is not None and "length" in options:
+        raise ConfigError(f"length={arguments.length} is given twice; leave it out of --task.options")
     if arguments.length is not None:
         options["length"] = arguments.length
     if arguments.examples < 1:
         raise ConfigError(f"examples={arguments.examples} must be at least 1")
     task = make_task(arguments.task, **options)
     length = segment_length(task.total_length, arguments.segments)
-    print(task.describe())
     batch = task.split(arguments.split, arguments.examples)
+    print(task.describe())
     for row in range(arguments.examples):
         print(f"\nexample {row + 1}")
         for number, start in enumerate(range(0, task.total_length, length), 1):

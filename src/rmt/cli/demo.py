@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rmt.cli.arguments import Parser
+from rmt.errors import ConfigError
 
 EXAMPLES = """examples:
   rmt demo
@@ -28,6 +29,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--restart", action="store_true", help="train anew")
     parser.add_argument("--quiet", action="store_true", help="print the results only")
     arguments = parser.parse_args(argv)
+    if arguments.steps < 1:
+        raise ConfigError(f"steps={arguments.steps} must be above 0")
     folder, start = Path(arguments.out), time.perf_counter()
     if not arguments.quiet:
         print(introduction())

@@ -42,6 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except OSError as error:
+        place = f"{error.filename!r}: " if error.filename else ""
+        print(f"rmt: {place}{error.strerror or error}; mend it, or name another place", file=sys.stderr)
+        return 2
 
 
 def usage() -> str:

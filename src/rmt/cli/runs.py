@@ -38,9 +38,9 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(
             f"folder={arguments.folder!r} does not exist; name a folder with runs, or train one first"
         )
-    rows = sorted(
-        (row(path.parent) for path in folder.rglob("config.yaml")), key=lambda one: str(one[arguments.sort])
-    )
+    rows = sorted((row(path.parent) for path in folder.rglob("config.yaml")), key=lambda one: one["run"])
+    if arguments.sort != "run":
+        rows.sort(key=lambda one: (one[arguments.sort] is None, one[arguments.sort]))
     if arguments.json:
         for one in rows:
             print(json.dumps(one))

@@ -51,13 +51,13 @@ def main(argv: Sequence[str]) -> int:
     if "name" not in given.get("task", {}):
         raise ConfigError("TASK is missing: name one, such as rmt train copy; rmt data list shows them")
     from rmt.experiments.recipe import resolve
-    from rmt.experiments.run import train
 
     config = resolve(given)
     if arguments.print_config:
         print(write_yaml(to_dict(config)), end="")
         return 0
     from rmt.cli.progress import observer
+    from rmt.experiments.run import train
 
     folder = Path(arguments.out or default_folder(config))
     with observer(config.preset, config.train.steps, arguments.quiet) as watcher:

@@ -45,12 +45,16 @@ def load(
     """
     config = config_of(state_dict, cache, memory_sees_cache, write)
     model = SegmentModel(config).to(state_dict[EMBEDDING].dtype)
-    own = model.state_dict()
-    found = {name: tensor.reshape(own[name].shape) for name, tensor in renamed(state_dict) if name in own}
-    missing = sorted(own.keys() - found.keys() - {"memory.tokens"} * (config.memory.size == 0))
-    if missing:
-        raise CheckpointError(f"the state dict lacks what {missing[0]!r} needs (and {len(missing) - 1} more)")
-    model.load_state_dict(own | found)
+    found = {name: tensor for name, tensor in renamed(state_dict)}
+    for name, own in model.state_dict().items():
+        if not own.numel():
+            found[name] = own
+        elif name not in found:
+            raise CheckpointError(f"the state dict has no tensor for {name!r}: it is not whole")
+        elif found[name].shape != own.shape:
+            shapes = f"{tuple(found[name].shape)}, expected {tuple(own.shape)}"
+            raise CheckpointError(f"the tensor for {name!r} has shape {shapes}: not the original layout")
+    model.load_state_dict(found)
     return model.eval()
 
 
@@ -84,7 +88,9 @@ def renamed(state_dict: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         layer = re.match(r"layers\.(\d+)\.(.*)", name)
         if name in DERIVED:
             continue
-        if name in NAMES:
+        if name == "mem_tokens":
+            yield NAMES[name], tensor.squeeze(1)
+        elif name in NAMES:
             yield NAMES[name], tensor
         elif layer and layer[2] in LAYER_NAMES:
             yield f"backbone.layers.{layer[1]}.{LAYER_NAMES[layer[2]]}", tensor

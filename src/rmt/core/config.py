@@ -55,8 +55,8 @@ class ModelConfig:
     positions: Literal["relative", "rotary", "relative-lm-rmt"] = option(
         "relative", "signed relative distances, rotary, or the original code's wrapped distances"
     )
-    init: Literal["scaled", "lm-rmt"] = option(
-        "scaled", "initial weights of variance 1/inputs, or all N(0, 0.02) (original code)"
+    init: Literal["small", "scaled"] = option(
+        "small", "initial weights N(0, 0.02) as in the original code, or of variance 1/inputs"
     )
     memory: MemoryConfig = option(MemoryConfig(), "memory tokens")
     cache: CacheConfig = option(CacheConfig(), "cache of hidden states")

@@ -117,23 +117,16 @@ class SegmentModel(nn.Module):
             )
 
     def reset_parameters(self) -> None:
-        """Draw the initial weights; memory tokens have their own."""
+        """Draw the initial weights (memory tokens have their own): small as in Transformer-XL, or scaled."""
+        scaled = self.config.init == "scaled"
         for name, parameter in self.named_parameters():
             if name == "memory.tokens":
                 continue
             if name.endswith("norm.weight"):
-                nn.init.ones_(parameter)
-            elif parameter.dim() == 2 and name.endswith("weight"):
-                nn.init.normal_(parameter, 0.0, parameter.shape[1] ** -0.5)
-            else:
-                nn.init.zeros_(parameter)
-        if self.config.init == "lm-rmt":
-            self.reset_as_lm_rmt()
-
-    def reset_as_lm_rmt(self) -> None:
-        """The original code's initial weights: N(0, 0.02), norm gains N(1, 0.02), biases zero."""
-        for name, parameter in self.named_parameters():
-            if name.endswith("norm.weight"):
                 nn.init.normal_(parameter, 1.0, 0.02)
+            elif scaled and name.endswith("weight"):
+                nn.init.normal_(parameter, 0.0, parameter.shape[1] ** -0.5)
             elif name.endswith(("weight", "content_bias", "position_bias")):
                 nn.init.normal_(parameter, 0.0, 0.02)
+            else:
+                nn.init.zeros_(parameter)

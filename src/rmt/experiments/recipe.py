@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rmt.config import from_dict
+from rmt.config import from_dict, to_dict, typed
+from rmt.core.config import ModelConfig
 from rmt.core.presets import PRESETS
-from rmt.errors import ConfigError, unknown
+from rmt.errors import ConfigError
 from rmt.tasks.registry import make_task
 from rmt.tasks.segments import segment_length
-from rmt.train.config import RunConfig
+from rmt.train.config import RunConfig, TaskConfig
 
 Settings = dict[str, Any]
 
@@ -25,7 +26,6 @@ MODERN: Settings = {
 PAPER: Settings = {
     "task": {"source": "fixed"},
     "model": {
-        "init": "lm-rmt",
         "norm": "post",
         "dropout": 0.1,
         "memory": {"init": "identical", "sees_cache": True},
@@ -45,24 +45,31 @@ PAPER_SIZES: dict[str, Settings] = {
     "retrieval": {"layers": 6, "heads": 4, "head_width": 32, "width": 64, "inner_width": 128},
     "quadratic": {"layers": 6, "heads": 6, "head_width": 64, "width": 128, "inner_width": 256},
 }
+# what a setting needs to have an effect
+NEEDS = {
+    ("memory", "init"): ("memory",),
+    ("memory", "write"): ("memory",),
+    ("memory", "recurrent"): ("memory",),
+    ("memory", "sees_cache"): ("memory", "cache"),
+    ("cache", "scope"): ("memory", "cache"),
+}
 PAPER_BATCH = {"modern": 128, "paper": 32}
 SHORT = 8  # source length of the small size: minutes on a CPU
 
 
 def resolve(given: Mapping[str, Any]) -> RunConfig:
     """The whole configuration from the settings a user named: nested, as in a config file."""
-    recipe = chosen(given, "recipe", RECIPES, "modern")
-    size = chosen(given, "size", ("small", "paper"), "small")
-    name = chosen(given, "preset", PRESETS, "rmt")
+    given = typed(RunConfig, given)
+    recipe, size = given.get("recipe", "modern"), given.get("size", "small")
+    name = given.get("preset", "rmt")
     settings = merge(RECIPES[recipe], sizes_of(given, recipe, size), given)
-    task_settings = settings.setdefault("task", {})
-    length = {} if task_settings.get("length") is None else {"length": task_settings["length"]}
-    task = make_task(task_settings.get("name", "copy"), **task_settings.get("options", {}), **length)
-    segments = task_settings.setdefault("segments", 3)
-    model = merge(
-        preset_settings(name, segment_length(task.total_length, segments), settings),
-        settings.get("model", {}),
-    )
+    task_config = from_dict(TaskConfig, settings.get("task", {}))
+    length = {} if task_config.length is None else {"length": task_config.length}
+    task = make_task(task_config.name, **task_config.options, **length)
+    parts = preset_settings(name, segment_length(task.total_length, task_config.segments), settings)
+    otherwise = merge(to_dict(ModelConfig()), parts, RECIPES[recipe].get("model", {}))
+    refuse_needless(name, given.get("model", {}), otherwise)
+    model = merge(parts, settings.get("model", {}))
     if model.setdefault("vocabulary", task.vocabulary) < task.vocabulary:
         raise ConfigError(
             f"model.vocabulary={model['vocabulary']} is too small: {task.name} has {task.vocabulary} tokens"
@@ -99,11 +106,17 @@ def preset_settings(name: str, length: int, settings: Settings) -> Settings:
     }
 
 
-def chosen(given: Mapping[str, Any], field: str, known: Any, default: str) -> str:
-    value = given.get(field, default)
-    if value not in known:
-        raise unknown({"preset": "model"}.get(field, field), str(value), known)
-    return str(value)
+def refuse_needless(name: str, given: Settings, otherwise: Settings) -> None:
+    """Raise for a setting of memory or cache that is not what it would be otherwise and yet changes nothing."""
+    present = dict(zip(("memory", "cache"), PRESETS[name], strict=True))
+    for (group, key), parts in NEEDS.items():
+        usual = otherwise[group][key]
+        value = given.get(group, {}).get(key, usual)
+        missing = [part for part in parts if not present[part]]
+        if missing and value != usual:
+            raise ConfigError(
+                f"model.{group}.{key}={value} has no effect: the {name} model has no {missing[0]}; leave it out"
+            )
 
 
 def merge(*layers: Mapping[str, Any]) -> Settings:

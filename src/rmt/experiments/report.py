@@ -57,6 +57,10 @@ def read_results(paths: Iterable[Path]) -> list[Result]:
                 raise ConfigError(
                     f"results {str(file)!r} cannot be read ({error}); name run folders or .jsonl files"
                 ) from None
+            if not all(
+                isinstance(one, dict) and {"config", "metrics", "value"} <= one.keys() for one in results
+            ):
+                raise ConfigError(f"{str(file)!r} holds no results of rmt; name run folders or .jsonl files")
     return results
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,36 +11,37 @@ from rmt.config import leaves, to_dict, write_yaml
 from rmt.errors import CheckpointError, ConfigError
 from rmt.train.checkpoint import read_config
 from rmt.train.config import RunConfig
+from rmt.train.log import write_whole
 from rmt.train.loop import Loop, Observer
 
 
 def train(
     config: RunConfig, folder: Path, observer: Observer, restart: bool = False
 ) -> tuple[dict[str, Any], bool]:
-    """The result of a run in `folder`, and whether it was finished already."""
-    prepare(config, folder, restart)
-    result = read_result(folder)
-    if result:
-        return result, True
-    return Loop(config, folder, observer).run(), False
+    """The result of a run in `folder`, and whether it was finished already.
 
-
-def prepare(config: RunConfig, folder: Path, restart: bool) -> None:
-    """A folder that holds this configuration and no other."""
-    if restart:
-        discard(folder)
-    if (folder / "config.yaml").exists():
-        refuse_other(config, folder)
-        return
+    The folder is touched only when all settings have proved possible.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = folder / ".config.yaml.partial"
-        partial.write_text(write_yaml(to_dict(config)))
-        os.replace(partial, folder / "config.yaml")
+        if not restart and (folder / "config.yaml").exists():
+            refuse_other(config, folder)
+            if result := read_result(folder):
+                return result, True
+        loop = Loop(config, folder, observer)
+        prepare(config, folder, restart)
     except OSError as error:
         raise ConfigError(
             f"out={str(folder)!r} cannot be written ({error.strerror}); name another with --out"
         ) from None
+    return loop.run(), False
+
+
+def prepare(config: RunConfig, folder: Path, restart: bool) -> None:
+    """A folder that holds this configuration."""
+    if restart:
+        discard(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "config.yaml", write_yaml(to_dict(config)))
 
 
 def discard(folder: Path) -> None:
@@ -49,7 +49,9 @@ def discard(folder: Path) -> None:
     if not folder.exists():
         return
     if not (folder / "config.yaml").exists():
-        raise ConfigError(f"out={str(folder)!r} is not a run folder: --restart would delete what is not ours")
+        raise ConfigError(
+            f"out={str(folder)!r} is not a run folder, so --restart will not delete it; name another with --out"
+        )
     shutil.rmtree(folder)
 
 

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from rmt.nn.axis import Axis
 
 
-def frequencies(width: int) -> Tensor:
-    """The `width` / 2 angular frequencies of the Transformer's sinusoids."""
-    return 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+def frequencies(width: int, device: torch.device) -> Tensor:
+    """The `width` / 2 angular frequencies of the Transformer's sinusoids, in float64."""
+    return 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
 
 
 class RelativeTable(NamedTuple):
@@ -36,7 +36,7 @@ class Relative(nn.Module):
 
     def __init__(self, width: int, heads: int, head_width: int, dropout: float):
         super().__init__()
-        self.register_buffer("frequency", frequencies(width).to(torch.get_default_dtype()), persistent=False)
+        self.width = width
         self.content_bias = nn.Parameter(torch.empty(heads, head_width))
         self.position_bias = nn.Parameter(torch.empty(heads, head_width))
         self.dropout = nn.Dropout(dropout)
@@ -44,9 +44,9 @@ class Relative(nn.Module):
     def forward(self, axis: Axis) -> RelativeTable:
         queries, keys = axis.mask.shape[-2:]
         distances = torch.arange(keys - 1, -queries - 2, -1, device=axis.mask.device)
-        angles = distances[:, None] * self.frequency
-        rows = self.dropout(torch.cat([angles.sin(), angles.cos()], dim=-1))
-        return RelativeTable(rows, self.content_bias, self.position_bias, axis)
+        angles = distances[:, None] * frequencies(self.width, axis.mask.device)
+        rows = torch.cat([angles.sin(), angles.cos()], dim=-1).to(self.content_bias.dtype)
+        return RelativeTable(self.dropout(rows), self.content_bias, self.position_bias, axis)
 
 
 class RelativeLayer(nn.Module):
@@ -99,7 +99,7 @@ class WrappedRelativeLayer(RelativeLayer):
         distance = query + (keys - queries) - torch.arange(keys, device=scores.device)  # (Q, K)
         wrapped = axis.keys[:, None, None] + distance + 1  # (B, Q, K)
         row = torch.where(distance <= -2, query + 1, query)
-        column = keys - 1 - torch.where(distance >= 0, distance, wrapped)
+        column = (keys - 1 - torch.where(distance >= 0, distance, wrapped)).clamp(min=0)
         index = (row * scores.shape[-1] + column).flatten(1)[:, None].expand(-1, scores.shape[1], -1)
         aligned = scores.flatten(-2).gather(-1, index).unflatten(-1, (queries, keys))
         return aligned.masked_fill(distance == -1, 0.0)
@@ -117,15 +117,15 @@ class Rotary(nn.Module):
 
     def __init__(self, width: int, heads: int, head_width: int, dropout: float):
         super().__init__()
-        self.register_buffer(
-            "frequency", frequencies(head_width).to(torch.get_default_dtype()), persistent=False
-        )
+        self.head_width = head_width
+        self.register_buffer("like", torch.zeros(()), persistent=False)  # has the model's number format
 
     def forward(self, axis: Axis) -> RotaryTable:
-        angles = (axis.positions[..., None] * self.frequency).tile(2)  # (K, E) or (B, K, E)
+        angles = axis.positions[..., None] * frequencies(self.head_width, axis.mask.device)
+        angles = angles.tile(2)  # (K, E) or (B, K, E)
         if angles.dim() == 3:
             angles = angles[:, None]
-        return RotaryTable(angles.cos(), angles.sin())
+        return RotaryTable(angles.cos().to(self.like.dtype), angles.sin().to(self.like.dtype))
 
 
 class RotaryLayer(nn.Module):

@@ -113,8 +113,8 @@ def read_parts(folder: Path) -> Snapshot:
     """A checkpoint whose every byte is as it was written."""
     try:
         record = json.loads((folder / "trainer.json").read_text())
-        trainer, checksums = record["trainer"], record["checksums"]
-    except (OSError, ValueError, KeyError) as error:
+        trainer, checksums = record["trainer"], dict(record["checksums"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"checkpoint {folder} is damaged: trainer.json cannot be read ({error})"
         ) from None
@@ -163,6 +163,9 @@ def load(path: str | Path) -> SegmentModel:
     if not name:
         raise CheckpointError(f"run {str(run)!r} has no checkpoint yet; train it further with rmt train")
     model = SegmentModel(config.model)
-    weights = read_parts(checkpoints.folder / name).model
+    try:
+        weights = read_parts(checkpoints.folder / name).model
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; name another folder in {checkpoints.folder}") from None
     model.to(next(iter(weights.values())).dtype).load_state_dict(weights)
     return model.eval()

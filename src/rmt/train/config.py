@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rmt.config import needless, option, positive
+from rmt.config import between, needless, option, positive
 from rmt.core.config import ModelConfig
 from rmt.errors import ConfigError
+
+LARGEST_SEED = 2**32 - 1
 
 ModelName = Literal["baseline", "memory_transformer", "transformer_xl", "rmt", "transformer_xl_rmt"]
 
@@ -29,6 +32,9 @@ class TaskConfig:
 
     def __post_init__(self) -> None:
         needless(self, "shuffle", self.source == "fixed", "task.source=fixed")
+        if "length" in self.options:
+            length = self.options["length"]
+            raise ConfigError(f"task.options has length={length}; give it as task.length={length} (--length)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +78,11 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         positive("optimizer.lr", self.lr)
+        positive("optimizer.matrix_lr", self.matrix_lr)
         positive("optimizer.clip", self.clip, zero=True)
         positive("optimizer.weight_decay", self.weight_decay, zero=True)
+        for name in ("momentum", "beta1", "beta2"):
+            between(f"optimizer.{name}", getattr(self, name), 0, 1)
         for name in ("matrix_lr", "momentum"):
             needless(self, name, self.name == "muon", "optimizer.name=muon")
         needless(self, "weight_decay", self.name != "adam", "optimizer.name=adamw or muon")
@@ -93,8 +102,9 @@ class RateConfig:
 
     def __post_init__(self) -> None:
         positive("rate.warmup", self.warmup, zero=True)
-        if not 0 <= self.minimum < 1:
-            raise ConfigError(f"rate.minimum={self.minimum} must be at least 0 and below 1")
+        positive("rate.patience", self.patience, zero=True)
+        between("rate.minimum", self.minimum, 0, 1)
+        between("rate.factor", self.factor, 0, 1)
         needless(self, "minimum", self.schedule != "constant", "a rate.schedule that falls")
         for name in ("factor", "patience"):
             needless(self, name, self.schedule == "plateau", "rate.schedule=plateau")
@@ -111,8 +121,9 @@ class CurriculumConfig:
 
     def __post_init__(self) -> None:
         positive("curriculum.start", self.start)
-        if self.growth <= 1:
+        if not 1 < self.growth < math.inf:
             raise ConfigError(f"curriculum.growth={self.growth} must be above 1")
+        between("curriculum.promote_at", self.promote_at, 0, 1, closed=True)
         for name in ("start", "growth", "promote_at"):
             needless(self, name, self.over != "none", "curriculum.over=length or segments")
 
@@ -141,8 +152,8 @@ class TrainConfig:
             "log_every",
         ):
             positive(f"train.{name}", getattr(self, name))
-        if self.target is not None and not 0 < self.target <= 1:
-            raise ConfigError(f"train.target={self.target} must be above 0 and at most 1")
+        if self.target is not None:
+            between("train.target", self.target, 0, 1, closed=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +178,13 @@ class RunConfig:
     precision: Literal["32-true", "bf16-mixed", "64-true"] = option("32-true", "number format")
 
     def __post_init__(self) -> None:
-        positive("seed", self.seed, zero=True)
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise ConfigError(f"seed={self.seed} must be 0 to {LARGEST_SEED}")
+        if self.curriculum.over == "length" and self.task.source == "fixed":
+            raise ConfigError(
+                "curriculum.over=length has no effect with task.source=fixed: the examples are as long as they "
+                "are; use curriculum.over=segments or task.source=fresh"
+            )
         if self.model.positions == "relative-lm-rmt":
             raise ConfigError(
                 "model.positions=relative-lm-rmt cannot generate freely and so cannot be evaluated; "

@@ -1,0 +1,87 @@
+"""Which optimizer gets which parameter, and the learning rate over time."""
+
+import math
+
+import pytest
+import torch
+
+from rmt import SegmentModel
+from rmt.train.config import OptimizerConfig, RateConfig
+from rmt.train.muon import Muon
+from rmt.train.optim import Rate, build_optimizers
+from tests.laws.models import configuration
+
+
+def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_the_rest():
+    model = SegmentModel(configuration("transformer_xl_rmt"))
+    muon, adamw = build_optimizers(model, OptimizerConfig(lr=0.1, matrix_lr=0.2, momentum=0.7, weight_decay=0.3))
+    assert isinstance(muon, Muon)
+    assert isinstance(adamw, torch.optim.AdamW)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    matrices, rest = (
+        {names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]}
+        for optimizer in (muon, adamw)
+    )
+    assert matrices | rest == set(names.values())
+    assert not matrices & rest
+    assert "backbone.layers.0.attention.qkv.weight" in matrices
+    assert all(model.get_parameter(name).ndim == 2 for name in matrices)
+    assert {"embedding.weight", "memory.tokens"} <= rest
+    assert not any(name.endswith(("norm.weight", "bias")) for name in matrices)
+    assert (muon.param_groups[0]["lr"], muon.param_groups[0]["momentum"]) == (0.2, 0.7)
+    assert (adamw.param_groups[0]["lr"], adamw.param_groups[0]["betas"]) == (0.1, (0.9, 0.99))
+    assert muon.param_groups[0]["weight_decay"] == adamw.param_groups[0]["weight_decay"] == 0.3
+
+
+@pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
+def test_adam_and_adamw_get_everything(name, kind):
+    model = SegmentModel(configuration("rmt"))
+    (optimizer,) = build_optimizers(model, OptimizerConfig(name=name, lr=0.1, beta1=0.5, beta2=0.6))
+    assert type(optimizer) is kind
+    assert len(optimizer.param_groups[0]["params"]) == len(list(model.parameters()))
+    assert (optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["betas"]) == (0.1, (0.5, 0.6))
+
+
+def test_the_rate_warms_up_to_one_and_stays_there():
+    rate = Rate(RateConfig(warmup=4), steps=10)
+    assert [rate.factor(step) for step in range(7)] == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_a_linear_rate_falls_in_a_line_from_the_warm_up_to_the_minimum():
+    rate = Rate(RateConfig(schedule="linear", warmup=2, minimum=0.2), steps=10)
+    assert [rate.factor(step) for step in (0, 1, 2, 4, 6, 8, 10)] == pytest.approx([0.5, 1, 1, 0.8, 0.6, 0.4, 0.2])
+
+
+def test_a_cosine_rate_falls_in_half_a_wave_from_the_warm_up_to_the_minimum():
+    rate = Rate(RateConfig(schedule="cosine", warmup=2, minimum=0.2), steps=10)
+    quarter = 0.2 + 0.8 * (1 + math.sqrt(0.5)) / 2
+    assert [rate.factor(step) for step in (1, 2, 4, 6, 10)] == pytest.approx([1, 1, quarter, 0.6, 0.2])
+
+
+def test_a_plateau_rate_falls_after_more_than_patience_evaluations_without_a_better_loss():
+    rate = Rate(RateConfig(schedule="plateau", patience=1, factor=0.1, minimum=0.05), steps=100)
+    factors = []
+    for loss in (3.0, 2.0, 2.0, 2.5, 1.0, 1.0, 1.0, 1.0, 1.0):
+        rate.evaluated(loss)
+        factors.append(rate.factor(50))
+    assert factors == pytest.approx([1, 1, 1, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05])
+
+
+def test_a_plateau_survives_a_round_trip():
+    config = RateConfig(schedule="plateau", patience=1)
+    rate, again = Rate(config, steps=100), Rate(config, steps=100)
+    for loss in (1.0, 2.0, 2.0, 2.0):
+        rate.evaluated(loss)
+    again.load_state_dict(rate.state_dict())
+    for one in (rate, again):
+        one.evaluated(2.0)
+    assert again.factor(9) == rate.factor(9) == 0.25
+
+
+def test_the_rate_is_a_factor_on_the_learning_rate_of_each_optimizer():
+    model = SegmentModel(configuration("rmt"))
+    optimizers = build_optimizers(model, OptimizerConfig(lr=0.1, matrix_lr=0.2))
+    rate = Rate(RateConfig(warmup=4), steps=10)
+    for step, expected in ((0, [0.05, 0.025]), (1, [0.1, 0.05]), (3, [0.2, 0.1]), (9, [0.2, 0.1])):
+        rate.apply(optimizers, step)
+        assert [optimizer.param_groups[0]["lr"] for optimizer in optimizers] == pytest.approx(expected)
