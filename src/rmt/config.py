@@ -12,6 +12,7 @@ import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -23,7 +24,7 @@ T = TypeVar("T")
 def option(default: Any, help: str) -> Any:
     """A dataclass field with its one-line documentation, which is also the command line's help."""
     if dataclasses.is_dataclass(default) or isinstance(default, (dict, list)):
-        return dataclasses.field(default_factory=lambda: default, metadata={"help": help})
+        return dataclasses.field(default_factory=lambda: copy(default), metadata={"help": help})
     return dataclasses.field(default=default, metadata={"help": help})
 
 
@@ -63,8 +64,8 @@ def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
 def build(cls: type[T], values: Mapping[str, Any]) -> T:
     """The dataclass `cls` from nested dictionaries that were checked."""
     types_of = typing.get_type_hints(cls)
-    groups = {key: kind for key, kind in types_of.items() if key in values and dataclasses.is_dataclass(kind)}
-    return cls(**{**values, **{key: build(kind, values[key]) for key, kind in groups.items()}})
+    groups = [key for key in values if dataclasses.is_dataclass(types_of[key])]
+    return cls(**{**values, **{key: build(typing.cast(type, types_of[key]), values[key]) for key in groups}})
 
 
 def typed(cls: type, values: Mapping[str, Any], where: str = "") -> dict[str, Any]:

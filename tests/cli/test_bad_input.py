@@ -1,4 +1,4 @@
-"""A mistake: exit code 2, one line that names the field, the value and the remedy, and nothing left behind."""
+"""A mistake: exit code 2, one line naming field, value and remedy, and nothing left behind."""
 
 import os
 import subprocess
@@ -73,17 +73,43 @@ COMMAND_LINES = {
     # options without effect, or against each other
     "train copy --model baseline --memory 8": ["memory=8 has no effect", "baseline", "leave it out"],
     "train copy --cache 8": ["cache=8 has no effect", "rmt model has no cache", "leave it out"],
-    "train copy --model baseline --model.memory.init identical": ["memory.init=identical has no effect", "leave it"],
-    "train copy --model.memory.sees_cache true": ["model.memory.sees_cache=True has no effect", "leave it out"],
-    "train copy --model transformer_xl --model.cache.scope all": ["cache.scope=all has no effect", "leave it out"],
-    "train copy --bptt.replay_from latest": ["replay_from=latest has no effect", "bptt.schedule=sliding", "leave"],
+    "train copy --model baseline --model.memory.init identical": [
+        "memory.init=identical has no effect",
+        "leave it",
+    ],
+    "train copy --model.memory.sees_cache true": [
+        "model.memory.sees_cache=True has no effect",
+        "leave it out",
+    ],
+    "train copy --model transformer_xl --model.cache.scope all": [
+        "cache.scope=all has no effect",
+        "leave it out",
+    ],
+    "train copy --bptt.replay_from latest": [
+        "replay_from=latest has no effect",
+        "bptt.schedule=sliding",
+        "leave",
+    ],
     "train copy --depth full --schedule chunked": ["depth=full", "schedule=chunked", "give a number"],
     "train copy --schedule sliding": ["depth=full", "schedule=sliding", "give a number"],
-    "train copy --task.shuffle true": ["task.shuffle=True has no effect", "task.source=fixed", "leave it out"],
-    "train copy --optimizer.name adam --optimizer.momentum 0.5": ["momentum=0.5 has no effect", "leave it out"],
+    "train copy --task.shuffle true": [
+        "task.shuffle=True has no effect",
+        "task.source=fixed",
+        "leave it out",
+    ],
+    "train copy --optimizer.name adam --optimizer.momentum 0.5": [
+        "momentum=0.5 has no effect",
+        "leave it out",
+    ],
     "train copy --curriculum.growth 3": ["curriculum.growth=3.0 has no effect", "curriculum.over=length or"],
-    "train copy --rate.schedule constant --rate.minimum 0.5": ["rate.minimum=0.5 has no effect", "leave it out"],
-    "train copy --task.source fixed --curriculum.over length": ["curriculum.over=length has no effect", "use"],
+    "train copy --rate.schedule constant --rate.minimum 0.5": [
+        "rate.minimum=0.5 has no effect",
+        "leave it out",
+    ],
+    "train copy --task.source fixed --curriculum.over length": [
+        "curriculum.over=length has no effect",
+        "use",
+    ],
     "train quadratic --curriculum.over length": ["curriculum.over=length", "'quadratic'", "use segments"],
     "train copy --model.memory.recurrent false": ["memory.recurrent=False", "switch write off"],
     "train copy --model.positions relative-lm-rmt": ["positions=relative-lm-rmt", "train with relative"],
@@ -161,30 +187,40 @@ def test_a_config_file_that_is_no_text_is_one_line(capsys, tmp_path):
     assert_refused(capsys, "train copy --config FILE", ["'FILE'", "cannot be read", "--config"])
 
 
-@pytest.mark.parametrize("out", ["file/run", "file", "x" * 300], ids=["below-a-file", "a-file", "a-long-name"])
+@pytest.mark.parametrize(
+    "out", ["file/run", "file", "x" * 300], ids=["below-a-file", "a-file", "a-long-name"]
+)
 def test_a_folder_that_cannot_be_written_is_one_line(capsys, tmp_path, out):
     (tmp_path / "file").write_text("something")
-    assert_refused(capsys, f"{TRAIN} --out {out}", [f"out='{out}'", "cannot be written (", "name another with --out"])
+    assert_refused(
+        capsys, f"{TRAIN} --out {out}", [f"out='{out}'", "cannot be written (", "name another with --out"]
+    )
     assert (tmp_path / "file").read_text() == "something"
 
 
 def test_a_run_folder_that_cannot_be_written_any_more_is_one_line(capsys, tmp_path):
     (tmp_path / "run" / "metrics.jsonl").mkdir(parents=True)
-    assert_refused(capsys, f"{TRAIN} --out run --quiet", ["run/metrics.jsonl'", "directory", "name another place"])
+    assert_refused(
+        capsys, f"{TRAIN} --out run --quiet", ["run/metrics.jsonl'", "directory", "name another place"]
+    )
 
 
 def test_a_folder_with_another_run_is_refused_naming_what_differs(capsys):
     assert rmt(capsys, f"{TRAIN} --out run --quiet").code == 0
     said = ["out='run'", "train.steps=4, not 5", "name another --out, or start anew with --restart"]
     assert_refused(capsys, f"{TRAIN} --out run --steps 5", said)
-    assert_refused(capsys, f"{TRAIN} --out run --depth 1", ["out='run'", "bptt.depth=full, not 1", "--restart"])
+    assert_refused(
+        capsys, f"{TRAIN} --out run --depth 1", ["out='run'", "bptt.depth=full, not 1", "--restart"]
+    )
     assert_refused(capsys, f"train copy {TINY} --out run", ["out='run'", "not copy", "--restart"])
 
 
 def test_restart_leaves_a_folder_alone_that_is_not_a_run(capsys, tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
-    assert_refused(capsys, f"{TRAIN} --out thesis --restart", ["out='thesis'", "is not a run folder", "--out"])
+    assert_refused(
+        capsys, f"{TRAIN} --out thesis --restart", ["out='thesis'", "is not a run folder", "--out"]
+    )
     assert (tmp_path / "thesis" / "chapter.tex").read_text() == "years of work"
 
 
@@ -196,7 +232,9 @@ def test_a_mistake_does_not_delete_the_run_that_was_to_be_restarted(capsys, tmp_
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_device_that_is_not_there_is_one_line_and_leaves_no_run_behind(capsys, tmp_path):
-    assert_refused(capsys, f"{TRAIN} --device cuda --out run", ["device=cuda", "no CUDA device", "use cpu or auto"])
+    assert_refused(
+        capsys, f"{TRAIN} --device cuda --out run", ["device=cuda", "no CUDA device", "use cpu or auto"]
+    )
     assert not (tmp_path / "run").exists()
 
 

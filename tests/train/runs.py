@@ -30,7 +30,14 @@ TINY: dict[str, Any] = {
         "inner_width": 8,
         "memory": {"size": 2},
     },
-    "train": {"batch": 4, "steps": 12, "evaluate_every": 4, "evaluate_samples": 8, "save_every": 3, "log_every": 2},
+    "train": {
+        "batch": 4,
+        "steps": 12,
+        "evaluate_every": 4,
+        "evaluate_samples": 8,
+        "save_every": 3,
+        "log_every": 2,
+    },
     "device": "cpu",
 }
 

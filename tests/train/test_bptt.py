@@ -255,9 +255,7 @@ def run(
     weighted=loss_of,
     checkpoint: bool = False,
 ) -> Iterator[tuple[Window, Tensor]]:
-    return replay(
-        model, segments(), model.initial_state(BATCH), weighted, Plan(plan, "stored", checkpoint)
-    )
+    return replay(model, segments(), model.initial_state(BATCH), weighted, Plan(plan, "stored", checkpoint))
 
 
 def loss_of_cut_unroll(model: SegmentModel, last: int, cut_before: int) -> Tensor:
@@ -272,7 +270,7 @@ def loss_of_cut_unroll(model: SegmentModel, last: int, cut_before: int) -> Tenso
 
 
 def probe_of(model: SegmentModel) -> Tensor:
-    """Zeros added to the embedding of every token, a row per id: its gradient tells which tokens are reached."""
+    """Zeros added to the embedding of every token, a row per id: the gradient tells who is reached."""
     probe = torch.zeros(SEGMENTS * TOKENS, model.config.width, requires_grad=True)
     model.embedding.register_forward_hook(lambda module, inputs, output: output + probe[inputs[0]])
     return probe

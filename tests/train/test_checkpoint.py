@@ -132,7 +132,10 @@ def test_a_trainer_json_that_holds_something_else_is_damage(tmp_path, content):
 
 
 def test_a_restored_trainer_goes_on_as_the_one_that_was_saved(tmp_path):
-    saved, restored = trainer_of(tiny(model={"dropout": 0.2})), trainer_of(tiny(model={"dropout": 0.2}, seed=0))
+    saved, restored = (
+        trainer_of(tiny(model={"dropout": 0.2})),
+        trainer_of(tiny(model={"dropout": 0.2}, seed=0)),
+    )
     list(saved.updates(saved.next_batch()))
     write_parts(tmp_path, saved.snapshot())
     state = torch.get_rng_state()
@@ -166,7 +169,9 @@ def test_a_run_is_loaded_at_its_best_checkpoint(finished):
 def test_a_checkpoint_folder_is_loaded_as_itself(finished):
     path = finished / "checkpoints" / "step_12"
     model = rmt.load(str(path))
-    assert all(torch.equal(tensor, weights(finished, 12)[name]) for name, tensor in model.state_dict().items())
+    assert all(
+        torch.equal(tensor, weights(finished, 12)[name]) for name, tensor in model.state_dict().items()
+    )
 
 
 def test_a_loaded_model_predicts_what_the_trained_one_did(finished):

@@ -23,7 +23,9 @@ def test_length_grows_in_segments_of_the_final_length():
 
 
 def test_the_length_of_retrieval_is_its_number_of_pairs():
-    curriculum = Curriculum(CurriculumConfig(over="length", start=1), make_task("retrieval", pairs=4), segments=2)
+    curriculum = Curriculum(
+        CurriculumConfig(over="length", start=1), make_task("retrieval", pairs=4), segments=2
+    )
     assert [stage.task.pairs for stage in curriculum.stages] == [1, 2, 4]
 
 
@@ -58,7 +60,9 @@ def test_a_start_beyond_the_task_is_refused(start):
 
 
 def test_a_task_without_a_length_cannot_grow_in_length():
-    with pytest.raises(ConfigError, match=r"curriculum\.over=length: .*'quadratic' have one length; use segments"):
+    with pytest.raises(
+        ConfigError, match=r"curriculum\.over=length: .*'quadratic' have one length; use segments"
+    ):
         Curriculum(CurriculumConfig(over="length"), make_task("quadratic"), segments=2)
 
 

@@ -96,11 +96,14 @@ def random_matrices() -> list[nn.Parameter]:
 def random_gradients(steps: int) -> list[list[Tensor]]:
     generator = torch.Generator().manual_seed(1)
     return [
-        [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in SHAPES] for _ in range(steps)
+        [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in SHAPES]
+        for _ in range(steps)
     ]
 
 
-def take(optimizer: torch.optim.Optimizer, matrices: list[nn.Parameter], gradients: list[Tensor | None]) -> None:
+def take(
+    optimizer: torch.optim.Optimizer, matrices: list[nn.Parameter], gradients: list[Tensor | None]
+) -> None:
     for matrix, gradient in zip(matrices, gradients, strict=True):
         matrix.grad = gradient
     optimizer.step()

@@ -14,7 +14,9 @@ from tests.laws.models import configuration
 
 def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_the_rest():
     model = SegmentModel(configuration("transformer_xl_rmt"))
-    muon, adamw = build_optimizers(model, OptimizerConfig(lr=0.1, matrix_lr=0.2, momentum=0.7, weight_decay=0.3))
+    muon, adamw = build_optimizers(
+        model, OptimizerConfig(lr=0.1, matrix_lr=0.2, momentum=0.7, weight_decay=0.3)
+    )
     assert isinstance(muon, Muon)
     assert isinstance(adamw, torch.optim.AdamW)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -49,7 +51,9 @@ def test_the_rate_warms_up_to_one_and_stays_there():
 
 def test_a_linear_rate_falls_in_a_line_from_the_warm_up_to_the_minimum():
     rate = Rate(RateConfig(schedule="linear", warmup=2, minimum=0.2), steps=10)
-    assert [rate.factor(step) for step in (0, 1, 2, 4, 6, 8, 10)] == pytest.approx([0.5, 1, 1, 0.8, 0.6, 0.4, 0.2])
+    assert [rate.factor(step) for step in (0, 1, 2, 4, 6, 8, 10)] == pytest.approx(
+        [0.5, 1, 1, 0.8, 0.6, 0.4, 0.2]
+    )
 
 
 def test_a_cosine_rate_falls_in_half_a_wave_from_the_warm_up_to_the_minimum():

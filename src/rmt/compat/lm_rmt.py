@@ -45,7 +45,7 @@ def load(
     """
     config = config_of(state_dict, cache, memory_sees_cache, write)
     model = SegmentModel(config).to(state_dict[EMBEDDING].dtype)
-    found = {name: tensor for name, tensor in renamed(state_dict)}
+    found = dict(renamed(state_dict))
     for name, own in model.state_dict().items():
         if not own.numel():
             found[name] = own

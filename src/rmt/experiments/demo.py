@@ -17,7 +17,7 @@ from rmt.train.config import RunConfig
 from rmt.train.loop import build_task
 
 MODELS = ("baseline", "transformer_xl", "rmt")
-LENGTH, SEGMENTS, STEPS = 8, 3, 600
+LENGTH, SEGMENTS, STEPS = 8, 3, 500
 
 
 def config(model: str, steps: int) -> RunConfig:
@@ -28,6 +28,7 @@ def config(model: str, steps: int) -> RunConfig:
             "preset": model,
             "train": {"steps": steps},
             "device": "cpu",
+            "threads": 1,
         }
     )
 

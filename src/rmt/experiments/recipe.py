@@ -107,16 +107,15 @@ def preset_settings(name: str, length: int, settings: Settings) -> Settings:
 
 
 def refuse_needless(name: str, given: Settings, otherwise: Settings) -> None:
-    """Raise for a setting of memory or cache that is not what it would be otherwise and yet changes nothing."""
+    """Raise for a setting of memory or cache that is not as usual and yet changes nothing."""
     present = dict(zip(("memory", "cache"), PRESETS[name], strict=True))
     for (group, key), parts in NEEDS.items():
         usual = otherwise[group][key]
         value = given.get(group, {}).get(key, usual)
         missing = [part for part in parts if not present[part]]
         if missing and value != usual:
-            raise ConfigError(
-                f"model.{group}.{key}={value} has no effect: the {name} model has no {missing[0]}; leave it out"
-            )
+            setting = f"model.{group}.{key}={value}"
+            raise ConfigError(f"{setting} has no effect: the {name} model has no {missing[0]}; leave it out")
 
 
 def merge(*layers: Mapping[str, Any]) -> Settings:

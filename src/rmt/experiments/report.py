@@ -105,7 +105,7 @@ def row(group: Group, results: list[Result]) -> tuple[str, ...]:
         whole([result["steps"] for result in results]),
         whole([result["samples"] for result in results]),
         whole([result["seconds"] for result in results]),
-        str(published) if published else "–",
+        str(published) if published and group.depth == "full" else "–",
     )
 
 

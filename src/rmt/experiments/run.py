@@ -50,7 +50,7 @@ def discard(folder: Path) -> None:
         return
     if not (folder / "config.yaml").exists():
         raise ConfigError(
-            f"out={str(folder)!r} is not a run folder, so --restart will not delete it; name another with --out"
+            f"out={str(folder)!r} is not a run folder: --restart will not delete it; name another with --out"
         )
     shutil.rmtree(folder)
 

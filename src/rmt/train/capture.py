@@ -43,9 +43,9 @@ class Captured:
 
 
 class Recorder:
-    """Calls `work(kind, *inputs)`, and records it when the same kind of call comes a second time in a row.
+    """Calls `work(kind, *inputs)`, and records it when the same call comes a second time in a row.
 
-    Calls of one `kind` take inputs of the same shapes and do the same to them.
+    Two calls are the same if their `kind` and the shapes of their inputs are: then the work is, too.
     """
 
     def __init__(self, work: Work, model: nn.Module, enabled: bool):
@@ -54,8 +54,9 @@ class Recorder:
         self.captured: Captured | None = None
 
     def __call__(self, kind: Hashable, *inputs: Tensor) -> tuple[Tensor, ...]:
-        if not self.enabled or kind != self.last:
-            self.last, self.captured = kind, None
+        call = (kind, *(tensor.shape for tensor in inputs))
+        if not self.enabled or call != self.last:
+            self.last, self.captured = call, None
             return self.work(kind, *inputs)
         if self.captured is None:
             self.captured = Captured(self.work, self.model, kind, *inputs)

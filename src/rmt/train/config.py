@@ -175,15 +175,17 @@ class RunConfig:
     compile: Literal["auto", "off"] = option(
         "auto", "on a GPU, replay each sequence's update as one CUDA graph"
     )
+    threads: int = option(0, "CPU threads; 0 = torch's own choice; 1 is best beside other programs")
     precision: Literal["32-true", "bf16-mixed", "64-true"] = option("32-true", "number format")
 
     def __post_init__(self) -> None:
+        positive("threads", self.threads, zero=True)
         if not 0 <= self.seed <= LARGEST_SEED:
             raise ConfigError(f"seed={self.seed} must be 0 to {LARGEST_SEED}")
         if self.curriculum.over == "length" and self.task.source == "fixed":
             raise ConfigError(
-                "curriculum.over=length has no effect with task.source=fixed: the examples are as long as they "
-                "are; use curriculum.over=segments or task.source=fresh"
+                "curriculum.over=length has no effect with task.source=fixed: its examples have one length; "
+                "use curriculum.over=segments or task.source=fresh"
             )
         if self.model.positions == "relative-lm-rmt":
             raise ConfigError(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
+from torch.utils._triton import has_triton
 
 from rmt.core.model import Output, SegmentModel
 from rmt.errors import ConfigError
@@ -25,10 +26,9 @@ from rmt.train.optim import Rate, build_optimizers
 
 
 class Kind(NamedTuple):
-    """What two batches have to share to be one recording."""
+    """What two batches have to share, beside their shape, to be one recording."""
 
-    batch: int
-    length: int
+    length: int  # tokens per segment
     counted: tuple[bool, ...]  # which segments have a loss
 
 
@@ -52,6 +52,8 @@ class Trainer:
         on_gpu = self.fabric.device.type == "cuda"
         if on_gpu:
             torch.set_float32_matmul_precision("high")
+        if config.threads:
+            torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
         model = SegmentModel(config.model)
         set_up: Any = self.fabric.setup(model, *build_optimizers(model, config.optimizer))
@@ -61,7 +63,7 @@ class Trainer:
         self.wrapped: nn.Module = self.model if config.precision == "64-true" else set_up[0]
         self.fast = config.compile == "auto" and on_gpu
         self.differentiate = Recorder(self.gradients, self.model, self.fast)
-        if self.fast:
+        if self.fast and has_triton():
             for layer in self.model.backbone.layers:
                 layer.compile(dynamic=False)
         self.rate = Rate(config.rate, config.train.steps)
@@ -98,7 +100,7 @@ class Trainer:
         whole = Segment(batch.tokens, batch.targets, batch.loss_mask)
         inputs = self.fabric.to_device((total, *whole))
         if self.config.bptt.schedule == "sequence":
-            kind = Kind(len(batch.tokens), length, tuple(map(bool, counts)))
+            kind = Kind(length, tuple(map(bool, counts)))
             yield self.update(*self.differentiate(kind, *inputs), sum(counts))
             return
         for window, loss, correct in self.unrolled(cut(Segment(*inputs[1:]), length), counts):

@@ -1,0 +1,72 @@
+"""Settings that nobody named come from the recipe, the size and the model; what is named goes before them."""
+
+import pytest
+
+from rmt.config import to_dict
+from rmt.core.presets import PRESETS
+from rmt.errors import ConfigError
+from rmt.experiments.recipe import merge, resolve
+
+COPY = {"task": {"name": "copy", "length": 8}}
+
+
+@pytest.mark.parametrize("recipe", ["modern", "paper"])
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_resolved_configuration_resolves_to_itself(name, recipe):
+    config = resolve({**COPY, "preset": name, "recipe": recipe})
+    assert resolve(to_dict(config)) == config
+
+
+@pytest.mark.parametrize(("name", "parts"), PRESETS.items())
+def test_a_model_has_the_memory_and_the_cache_of_its_name(name, parts):
+    model = resolve({**COPY, "preset": name, "task": {"name": "copy", "length": 8, "segments": 6}}).model
+    assert (model.memory.size, model.cache.size) == tuple(4 * part for part in parts)
+    assert model.memory.recurrent is model.memory.write is (name != "memory_transformer")
+
+
+def test_the_paper_recipe_is_what_the_published_runs_did():
+    config = resolve({**COPY, "recipe": "paper", "size": "paper"})
+    assert (config.model.norm, config.model.dropout, config.model.memory.init) == ("post", 0.1, "identical")
+    assert (config.optimizer.name, config.optimizer.lr, config.optimizer.clip) == ("adam", 1e-4, 0.25)
+    assert (config.rate.schedule, config.task.source, config.train.batch) == ("plateau", "fixed", 32)
+    assert (config.model.layers, config.model.width, config.model.inner_width) == (4, 128, 256)
+
+
+def test_a_named_setting_goes_before_the_recipe():
+    config = resolve({**COPY, "recipe": "paper", "model": {"norm": "pre"}, "optimizer": {"lr": 0.5}})
+    assert (config.model.norm, config.optimizer.lr, config.optimizer.name) == ("pre", 0.5, "adam")
+
+
+def test_the_vocabulary_is_the_tasks_own_and_may_be_larger():
+    assert resolve(COPY).model.vocabulary == 12
+    assert resolve({**COPY, "model": {"vocabulary": 50}}).model.vocabulary == 50
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"preset": "rmt", "model": {"memory": {"sees_cache": True}}},
+            "sees_cache=True has no effect: the rmt model",
+        ),
+        ({"preset": "baseline", "model": {"memory": {"write": False}}}, "memory.write=False has no effect"),
+        ({"preset": "transformer_xl", "model": {"cache": {"scope": "all"}}}, "has no memory; leave it out"),
+        (
+            {"preset": "rmt", "recipe": "paper", "model": {"cache": {"scope": "tokens"}}},
+            "scope=tokens has no effect",
+        ),
+        ({"preset": "baseline", "model": {"cache": {"size": 3}}}, "cache=3 has no effect"),
+        ({"size": "paper", "task": {"name": "tests.train.runs:Echo"}}, "size=paper is not known for task"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_setting_without_effect_is_refused(settings, message):
+    with pytest.raises(ConfigError) as caught:
+        resolve(merge(COPY, settings))
+    assert message in str(caught.value)
+
+
+def test_later_settings_lie_over_earlier_ones_and_change_neither():
+    first, second = {"a": {"x": 1, "y": 2}, "b": 3}, {"a": {"y": 5}, "c": {"z": 6}}
+    assert merge(first, second) == {"a": {"x": 1, "y": 5}, "b": 3, "c": {"z": 6}}
+    assert (first, second) == ({"a": {"x": 1, "y": 2}, "b": 3}, {"a": {"y": 5}, "c": {"z": 6}})

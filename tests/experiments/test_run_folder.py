@@ -1,0 +1,80 @@
+"""A run folder is made, resumed, finished, or refused."""
+
+import pytest
+
+from rmt.errors import CheckpointError, ConfigError
+from rmt.experiments.run import read_result, run_folder, train
+from rmt.train.checkpoint import Checkpoints
+from rmt.train.loop import Loop
+from tests.train.runs import Unplugged, Watcher, tiny
+
+
+def test_a_run_is_trained_once_and_then_found(tmp_path):
+    first, was_finished = train(tiny(), tmp_path / "deep" / "run", Watcher())
+    assert not was_finished
+    watcher = Watcher()
+    second, was_finished = train(tiny(), tmp_path / "deep" / "run", watcher)
+    assert was_finished
+    assert second == read_result(tmp_path / "deep" / "run")
+    assert second["metrics"] == first["metrics"]
+    assert watcher.steps == []
+
+
+def test_a_stopped_run_is_resumed(tmp_path):
+    with pytest.raises(Unplugged):
+        train(tiny(), tmp_path / "run", Watcher(stop=8))
+    watcher = Watcher()
+    _, was_finished = train(tiny(), tmp_path / "run", watcher)
+    assert not was_finished
+    assert watcher.messages == ["resuming at step 6"]
+
+
+def test_another_configuration_is_refused_naming_the_first_difference(tmp_path):
+    train(tiny(), tmp_path, Watcher())
+    with pytest.raises(ConfigError, match=r"model\.dropout=0\.0, not 0\.5; name another --out"):
+        train(tiny(model={"dropout": 0.5}), tmp_path, Watcher())
+
+
+def test_another_configuration_may_be_started_anew(tmp_path):
+    train(tiny(), tmp_path, Watcher())
+    result, was_finished = train(tiny(seed=5), tmp_path, Watcher(), restart=True)
+    assert (result["seed"], was_finished) == (5, False)
+
+
+def test_settings_that_prove_impossible_leave_no_folder_behind(tmp_path):
+    with pytest.raises(ConfigError, match=r"curriculum\.start=9"):
+        train(tiny(curriculum={"over": "length", "start": 9}), tmp_path / "run", Watcher())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_already_has_other_things_keeps_them(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    train(tiny(train={"steps": 1}), tmp_path, Watcher())
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_result_cut_short_is_an_error(tmp_path):
+    assert read_result(tmp_path) == {}
+    (tmp_path / "result.json").write_text('{"value"')
+    with pytest.raises(CheckpointError, match=r"is damaged .*; delete it"):
+        read_result(tmp_path)
+
+
+def test_the_run_of_a_checkpoint_is_found(tmp_path):
+    train(tiny(), tmp_path, Watcher())
+    last = tmp_path / "checkpoints" / Checkpoints(tmp_path).named("last")
+    assert run_folder(tmp_path) == run_folder(last) == tmp_path
+
+
+def test_a_kill_before_the_result_costs_the_test_only(tmp_path, monkeypatch):
+    def killed(self: Loop) -> None:
+        raise Unplugged
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Loop, "finish", killed)
+        with pytest.raises(Unplugged):
+            train(tiny(), tmp_path, Watcher())
+    watcher = Watcher()
+    result, _ = train(tiny(), tmp_path, watcher)
+    assert watcher.steps == []
+    assert result["steps"] == 12

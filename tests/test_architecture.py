@@ -1,0 +1,214 @@
+"""The house: imports point downwards, only the command prints, and no file or function outgrows its idea."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rmt
+
+SOURCE = Path(rmt.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+PUBLIC_PAGE = SOURCE / "__init__.py"  # names what is above it, and loads it when asked
+
+# folder: the folders below it
+MODEL = {"core", "nn"}
+EVALUATION = {"infer", "tasks", *MODEL}
+TRAINING = {"evaluate", *EVALUATION}
+EVERYTHING = {"train", "analysis", "bench", "hf", "compat", *TRAINING}
+BELOW = {
+    "cli": {"experiments", *EVERYTHING},
+    "experiments": EVERYTHING,
+    "train": TRAINING,
+    "analysis": TRAINING,
+    "bench": TRAINING,
+    "evaluate": EVALUATION,
+    "infer": MODEL,
+    "tasks": set(),
+    "hf": MODEL,
+    "compat": MODEL,
+    "core": {"nn"},
+    "nn": set(),
+}
+GROUND = {"config": {"errors"}, "errors": set()}  # files below everything, and what is below them
+HEAVY = ("torch", "transformers", "matplotlib", "lightning_fabric", "numpy")
+HOMES = {  # where the public page says that its names live
+    alias.name: node.module
+    for node in ast.walk(ast.parse(PUBLIC_PAGE.read_text()))
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
+}
+LONGEST_FILE, LONGEST_FUNCTION = 300, 60
+CONTRACT = ("CacheConfig", "MemoryConfig", "ModelConfig", "SegmentModel", "State", "load", "presets")
+
+
+def over(files: list[Path]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("file", files, ids=lambda file: str(file.relative_to(SOURCE)))
+
+
+def folder_of(file: Path) -> str:
+    """The folder of rmt that a file is in, or its own name if it is in none."""
+    return file.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+@over([file for file in FILES if file != PUBLIC_PAGE])
+def test_imports_point_downwards(file):
+    home = folder_of(file)
+    allowed = GROUND[home] if home in GROUND else {home, *BELOW[home], *GROUND}
+    assert {module for module in own_imports(file) if module.split(".")[1] not in allowed} == set()
+
+
+def test_every_folder_has_its_floor():
+    assert {folder_of(file) for file in FILES} <= {*BELOW, *GROUND, "__init__"}
+
+
+def test_floors_have_no_circle():
+    for folder, below in BELOW.items():
+        assert folder not in below
+        for lower in below:
+            assert folder not in BELOW[lower]
+
+
+@pytest.mark.parametrize("folder", ["tasks", "config.py", "errors.py"])
+def test_tasks_and_the_ground_know_no_model(folder):
+    models = {
+        "core",
+        "nn",
+        "train",
+        "evaluate",
+        "infer",
+        "hf",
+        "compat",
+        "experiments",
+        "analysis",
+        "bench",
+        "cli",
+    }
+    for file in FILES:
+        if file.relative_to(SOURCE).parts[0] == folder:
+            assert not {module.split(".")[1] for module in own_imports(file)} & models
+
+
+@pytest.mark.parametrize("folder", ["core", "nn"])
+def test_the_paper_needs_torch_only(folder):
+    for file in (SOURCE / folder).rglob("*.py"):
+        outside = {module.split(".")[0] for module in imports(file)} - {"rmt", *sys.stdlib_module_names}
+        assert outside <= {"torch"}
+
+
+@over([file for file in FILES if folder_of(file) != "cli"])
+def test_only_the_command_prints(file):
+    for node in ast.walk(tree(file)):
+        assert not (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+        )
+        assert not (
+            isinstance(node, ast.Attribute) and node.attr in ("stdout", "stderr") and is_sys(node.value)
+        )
+    assert not {module for module in imports(file) if module.split(".")[0] == "rich"}
+
+
+@over(FILES)
+def test_no_file_and_no_function_is_too_long(file):
+    assert len(file.read_text().splitlines()) <= LONGEST_FILE
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno - node.lineno + 1 <= LONGEST_FUNCTION, node.name
+
+
+@over(FILES)
+def test_every_file_says_its_idea_in_a_sentence(file):
+    text = ast.get_docstring(tree(file))
+    assert text
+    assert text.splitlines()[0].endswith(".")
+
+
+def test_no_file_is_a_drawer():
+    assert not {file.stem for file in FILES} & {"utils", "common", "helpers", "experimental"}
+
+
+def test_the_public_page_is_a_page():
+    assert len(PUBLIC_PAGE.read_text().splitlines()) <= 40
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_the_contract_is_on_the_public_page(name):
+    assert name in rmt.__all__
+
+
+@pytest.mark.parametrize("name", rmt.__all__)
+def test_every_public_name_is_there_and_at_the_home_that_type_checkers_see(name):
+    found = getattr(rmt, name)
+    assert found is not None
+    assert found is getattr(sys.modules[HOMES[name]], name)
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'rmt' has no attribute 'SegmentModle'"):
+        rmt.SegmentModle  # noqa: B018
+
+
+def test_checkpoints_of_the_original_code_have_their_loader():
+    from rmt.compat.lm_rmt import load
+
+    assert callable(load)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import rmt",
+        "from rmt.cli.main import main; main(['--help'])",
+        "from rmt.cli.main import main; main(['--version'])",
+    ],
+    ids=["import-rmt", "rmt-help", "rmt-version"],
+)
+def test_a_first_look_is_light(statement):
+    loaded = python(f"{statement}; import sys; print(*sys.modules)").split()
+    assert "rmt" in loaded
+    assert not set(HEAVY) & set(loaded)
+
+
+def test_models_and_trained_runs_work_without_the_optional_packages():
+    blocked = (
+        "import sys; sys.modules.update(dict.fromkeys(['transformers', 'matplotlib', 'lightning_fabric']))"
+    )
+    use = "import rmt; model = rmt.SegmentModel(rmt.presets.rmt(2, vocabulary=4)); print(rmt.load.__name__)"
+    assert python(f"{blocked}; {use}") == "load\n"
+
+
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(), str(file))
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Every module that a file imports, wherever in it; a name from the public page counts as its home."""
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: a relative import"
+            names = [alias.name for alias in node.names if alias.name != "__version__"]
+            yield from (
+                (HOMES.get(name, f"rmt.{name}") for name in names) if node.module == "rmt" else [node.module]
+            )
+
+
+def own_imports(file: Path) -> list[str]:
+    return [module for module in imports(file) if module.split(".")[0] == "rmt"]
+
+
+def is_sys(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "sys"
+
+
+def python(code: str) -> str:
+    """What a fresh interpreter prints."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,208 @@
+"""Configuration: one text per field, dictionaries and YAML there and back, and no mistake that passes."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+
+from rmt.config import (
+    between,
+    check,
+    describe,
+    from_dict,
+    leaves,
+    needless,
+    option,
+    parse,
+    positive,
+    read_yaml,
+    to_dict,
+    typed,
+    write_yaml,
+)
+from rmt.errors import ConfigError, RMTError, unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class InnerConfig:
+    size: int = option(3, "how many")
+    scope: Literal["some", "all"] = option("some", "which")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OuterConfig:
+    inner: InnerConfig = option(InnerConfig(), "a group")
+    rate: float = option(0.5, "how fast")
+    limit: float | None = option(None, "at most")
+    depth: int | Literal["full"] = option("full", "how deep")
+    on: bool = option(True, "whether")
+    options: dict[str, Any] = option({}, "more")
+    name: str = option("x", "called")
+
+
+CHANGED = OuterConfig(
+    inner=InnerConfig(size=7, scope="all"),
+    rate=1e-5,
+    limit=0.25,
+    depth=2,
+    on=False,
+    options={"a": 1, "b": [2]},
+    name="naïve: 1e-3",
+)
+
+
+@pytest.mark.parametrize("config", [OuterConfig(), CHANGED], ids=["defaults", "changed"])
+def test_a_configuration_goes_to_a_dictionary_and_back(config):
+    assert from_dict(OuterConfig, to_dict(config)) == config
+
+
+@pytest.mark.parametrize("config", [OuterConfig(), CHANGED], ids=["defaults", "changed"])
+def test_a_configuration_goes_to_yaml_and_back(tmp_path, config):
+    (tmp_path / "config.yaml").write_text(write_yaml(to_dict(config)), encoding="utf-8")
+    assert from_dict(OuterConfig, read_yaml(tmp_path / "config.yaml")) == config
+
+
+def test_what_is_left_out_is_the_default():
+    assert from_dict(OuterConfig, {"inner": {"size": 7}}) == OuterConfig(inner=InnerConfig(size=7))
+
+
+def test_leaves_have_dotted_names_types_defaults_and_texts():
+    found = {leaf.name: leaf for leaf in leaves(OuterConfig)}
+    assert list(found) == ["inner.size", "inner.scope", "rate", "limit", "depth", "on", "options", "name"]
+    assert found["inner.size"] == ("inner.size", int, 3, "how many")
+    assert found["options"].default == {}
+
+
+def test_defaults_that_can_change_are_not_shared():
+    first, second = OuterConfig(), OuterConfig()
+    first.options["a"] = 1
+    assert second.options == OuterConfig().options == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"rat": 1.0}, "unknown key 'rat'; did you mean 'rate'?"),
+        ({"inner": {"sise": 1}}, "unknown key 'inner.sise'; did you mean 'inner.size'?"),
+        ({"zzz": 1}, "unknown key 'zzz'; choose from: depth, inner, limit, name, on, options, rate"),
+        ({7: 1}, "unknown key '7'; choose from: depth, inner, limit, name, on, options, rate"),
+        ({"inner": 3}, "inner=3 must be a group of settings, such as inner.KEY"),
+        ({"inner": None}, "inner=None must be a group of settings, such as inner.KEY"),
+        ({"inner": {"size": 3.5}}, "inner.size=3.5 is not a whole number"),
+        ({"inner": {"size": True}}, "inner.size=True is not a whole number"),
+        ({"inner": {"size": None}}, "inner.size=None is not a whole number"),
+        ({"inner": {"scope": "none"}}, "inner.scope='none' is not some or all"),
+        ({"rate": "fast"}, "rate='fast' is not a number"),
+        ({"rate": False}, "rate=False is not a number"),
+        ({"depth": "half"}, "depth='half' is not a whole number or full"),
+        ({"on": 1}, "on=1 is not true or false"),
+        ({"on": "yes"}, "on='yes' is not true or false"),
+        ({"options": [1]}, "options=[1] is not a group of settings"),
+        ({"name": 3}, "name=3 is not text"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("reader", [typed, from_dict], ids=["typed", "from_dict"])
+def test_a_mistake_is_named(reader, values, message):
+    with pytest.raises(ConfigError) as caught:
+        reader(OuterConfig, values)
+    assert str(caught.value) == message
+
+
+def test_typed_settings_are_those_that_were_given_and_no_more():
+    assert typed(OuterConfig, {"inner": {"size": 1}, "rate": 2}) == {"inner": {"size": 1}, "rate": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("3", int, 3),
+        ("-3", int, -3),
+        ("1e-3", float, 0.001),
+        ("3", float, 3.0),
+        ("none", int | None, None),
+        ("Null", float | None, None),
+        ("4", int | None, 4),
+        ("full", int | Literal["full"], "full"),
+        ("2", int | Literal["full"], 2),
+        ("true", bool, True),
+        ("off", bool, False),
+        ("On", bool, True),
+        ("3", str, "3"),
+    ],
+    ids=str,
+)
+def test_text_is_read_by_the_type_of_its_field(text, kind, value):
+    found = parse(text, kind, "field")
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("3.5", int), ("x", float), ("1", bool), ("all", Literal["one"]), ("", int)], ids=str
+)
+def test_text_that_does_not_fit_its_field_is_a_mistake(text, kind):
+    with pytest.raises(ConfigError, match=f"^field={text!r} is not {describe(kind)}$"):
+        parse(text, kind, "field")
+
+
+@pytest.mark.parametrize(("value", "kind"), [("1e-3", float), ("1e-3", float | None), (1, float)], ids=str)
+def test_a_number_is_a_number_however_yaml_reads_it(value, kind):
+    found = check(value, kind, "field")
+    assert (found, type(found)) == (float(value), float)
+
+
+def test_types_are_described_in_words():
+    assert describe(int | None) == "a whole number or none"
+    assert describe(Literal["a", "b", "c"]) == "one of: a, b, c"
+    assert describe(bool) == "true or false"
+
+
+@pytest.mark.parametrize("value", [-1, -0.5, float("nan"), float("inf"), float("-inf")])
+def test_what_must_be_positive_is(value):
+    for zero in (False, True):
+        with pytest.raises(ConfigError, match=f"^field={value} must be "):
+            positive("field", value, zero=zero)
+
+
+def test_zero_is_positive_only_where_it_is_allowed():
+    positive("field", 0, zero=True)
+    with pytest.raises(ConfigError, match=r"^field=0 must be above 0$"):
+        positive("field", 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "closed", "fits"), [(0, False, True), (1, False, False), (0, True, False), (1, True, True)]
+)
+def test_an_interval_has_one_end(value, closed, fits):
+    if fits:
+        between("field", value, 0, 1, closed=closed)
+        return
+    with pytest.raises(
+        ConfigError, match=f"^field={value} must be (at least 0 and below 1|above 0 and at most 1)$"
+    ):
+        between("field", value, 0, 1, closed=closed)
+
+
+def test_nan_is_in_no_interval():
+    for closed in (False, True):
+        with pytest.raises(ConfigError, match=r"^field=nan must be "):
+            between("field", float("nan"), 0, 1, closed=closed)
+
+
+def test_a_changed_setting_without_effect_is_a_mistake_and_an_unchanged_one_is_not():
+    needless(InnerConfig(), "size", False, "something")
+    needless(InnerConfig(size=4), "size", True, "something")
+    with pytest.raises(ConfigError, match=r"^inner\.size=4 has no effect without something; leave it out$"):
+        needless(InnerConfig(size=4), "size", False, "something")
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_or_with_all():
+    assert str(unknown("task", "coppy", ["copy", "reverse"])) == "unknown task 'coppy'; did you mean 'copy'?"
+    assert (
+        str(unknown("task", "zzz", ["copy", "reverse"])) == "unknown task 'zzz'; choose from: copy, reverse"
+    )
+
+
+def test_every_mistake_of_a_user_is_the_one_root_error_with_exit_code_2():
+    assert issubclass(ConfigError, RMTError)
+    assert ConfigError.exit_code == 2

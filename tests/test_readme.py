@@ -1,0 +1,101 @@
+"""The README keeps its promises: its code runs, its links exist, its numbers are those of the results."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+
+from rmt.cli.main import COMMANDS
+from rmt.experiments.paper import PUBLISHED, Cell
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def results() -> list[dict]:
+    return [json.loads(line) for line in (ROOT / "results/algorithmic.jsonl").read_text().splitlines()]
+
+
+def values(task: str, segments: int, model: str, field: str) -> list[float]:
+    """A field of the full-depth runs of one cell."""
+    return [
+        result[field]
+        for result in results()
+        if result["task"] == task and result["model"] == model and result["config"]["bptt"]["depth"] == "full"
+        if result["config"]["task"]["segments"] == segments
+    ]
+
+
+def test_the_eight_lines_are_eight_and_print_what_they_say(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = blocks("python")
+    assert len([line for line in code.splitlines() if line.strip()]) == 8
+    exec(code, {})
+    assert capsys.readouterr().out.strip() == re.search(r"print\(.*# (\d+):", code)[1]
+
+
+def test_every_link_leads_somewhere() -> None:
+    targets = re.findall(r"\]\(([^)#]+)\)", README)
+    missing = [target for target in targets if "://" not in target and not (ROOT / target).exists()]
+    assert targets
+    assert not missing
+
+
+def test_every_command_exists() -> None:
+    lines = [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines() if line]
+    makefile = (ROOT / "Makefile").read_text()
+    assert lines
+    for program, word in (line.split()[:2] for line in lines):
+        assert word in COMMANDS if program == "rmt" else f"\n{word}:" in makefile, f"{program} {word}"
+
+
+def rows() -> list[list[str]]:
+    table = [line for line in README.splitlines() if re.match(r"\| (copy|reverse)-24 ", line)]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row[0]} in {row[1]}")
+def test_a_row_of_the_table_is_what_was_measured(row: list[str]) -> None:
+    task, segments = row[0].removesuffix("-24"), int(row[1])
+    ours = values(task, segments, "rmt", "value")
+    assert len(ours) == 5
+    assert row[2] == f"{statistics.mean(ours):.3f} ± {statistics.stdev(ours):.3f}"
+    assert row[3] == f"{statistics.median(values(task, segments, 'rmt', 'steps')):,.0f}"
+    memory = {"copy": 72, "reverse": 48}[task] // segments
+    paper = PUBLISHED[Cell(row[0], segments, "rmt", memory)]
+    assert row[4:6] == [f"{paper.mean:.3f} ± {paper.deviation:.3f}", f"{paper.steps:,}"]
+    (theirs,) = values(task, segments, "transformer_xl", "value")
+    published = PUBLISHED[Cell(row[0], segments, "transformer_xl", memory)]
+    assert row[6:] == [f"{theirs:.3f}", f"{published.mean:.3f} ± {published.deviation:.3f}"]
+
+
+def test_all_six_cells_are_in_the_table() -> None:
+    assert [(row[0], row[1]) for row in rows()] == [
+        *(("copy-24", str(segments)) for segments in (3, 6, 9)),
+        *(("reverse-24", str(segments)) for segments in (2, 4, 6)),
+    ]
+
+
+@pytest.mark.parametrize("name", ["algorithmic", "algorithmic-scaled-init"])
+def test_a_result_has_everything_that_makes_it_a_result(name: str) -> None:
+    needed = {"config", "recipe", "seed", "steps", "samples", "seconds", "environment", "metric", "value", "command"}
+    for line in (ROOT / f"results/{name}.jsonl").read_text().splitlines():
+        result = json.loads(line)
+        assert needed <= result.keys()
+        assert {"commit", "device", "torch"} <= result["environment"].keys()
+
+
+def test_the_table_of_the_results_page_is_what_the_report_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    from rmt.cli.main import main
+
+    page = (ROOT / "results/algorithmic.md").read_text()
+    for name in ("algorithmic", "algorithmic-scaled-init"):
+        assert main(["report", str(ROOT / f"results/{name}.jsonl")]) == 0
+        assert capsys.readouterr().out.strip() in page
