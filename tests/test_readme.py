@@ -85,7 +85,18 @@ def test_all_six_cells_are_in_the_table() -> None:
 
 @pytest.mark.parametrize("name", ["algorithmic", "algorithmic-scaled-init"])
 def test_a_result_has_everything_that_makes_it_a_result(name: str) -> None:
-    needed = {"config", "recipe", "seed", "steps", "samples", "seconds", "environment", "metric", "value", "command"}
+    needed = {
+        "config",
+        "recipe",
+        "seed",
+        "steps",
+        "samples",
+        "seconds",
+        "environment",
+        "metric",
+        "value",
+        "command",
+    }
     for line in (ROOT / f"results/{name}.jsonl").read_text().splitlines():
         result = json.loads(line)
         assert needed <= result.keys()

@@ -90,6 +90,13 @@ COMMAND_LINES = {
         "bptt.schedule=sliding",
         "leave",
     ],
+    "train copy --model transformer_xl --depth 1": [
+        "bptt.depth=1 has no effect",
+        "no memory",
+        "leave it out",
+    ],
+    "train copy --model.memory.write false": ["memory.write=False", "another model", "memory_transformer"],
+    "train copy --threads -1": ["threads=-1", "at least 0"],
     "train copy --depth full --schedule chunked": ["depth=full", "schedule=chunked", "give a number"],
     "train copy --schedule sliding": ["depth=full", "schedule=sliding", "give a number"],
     "train copy --task.shuffle true": [

@@ -20,7 +20,7 @@ def test_lines_tell_evaluations_with_the_loss_before_them(capsys):
     lines.message("resuming at step 2")
     lines.testing(5, 10)
     assert capsys.readouterr() == (
-        "rmt: step 4  loss 1.250  accuracy 0.5000  sequences 0.2500\nrmt: resuming at step 2\n",
+        "rmt  step 4  loss 1.250  accuracy 0.5000  sequences 0.2500\nrmt  resuming at step 2\n",
         "",
     )
 

@@ -50,7 +50,7 @@ class Parity(Task):
         "reverse --size paper --length 24 --segments 6 --target 0.99",
         "copy --model transformer_xl --cache 5 --depth 2 --schedule sliding --bptt.replay_from latest",
         "quadratic --segments 6 --optimizer.lr 1e-5 --rate.schedule cosine --train.target none",
-        "retrieval --task.options pairs=3 --segments 2 --model.memory.write off",
+        "retrieval --task.options pairs=3 --model memory_transformer --model.memory.recurrent on",
     ],
 )
 def test_a_printed_configuration_is_the_same_configuration(capsys, tmp_path, options):
@@ -113,7 +113,7 @@ def test_a_run_prints_lines_in_a_pipe_and_ends_with_its_result(capsys):
     code, out, err = rmt(capsys, f"{TRAIN} --out run")
     lines = out.splitlines()
     assert (code, err) == (0, "")
-    assert [line.split("  ")[0] for line in lines[:2]] == ["rmt: step 2", "rmt: step 4"]
+    assert [line.split("  ")[:2] for line in lines[:2]] == [["rmt", "step 2"], ["rmt", "step 4"]]
     assert lines[2] == "finished: run"
     assert lines[3].startswith("accuracy 0.")
     assert "on 12 test sequences" in lines[3]
@@ -194,7 +194,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(capsys, monkeypatch):
     assert (code, err) == (130, "rmt: interrupted; the same command resumes the run\n")
     code, out, _ = rmt(capsys, f"{TRAIN} --out run")
     assert code == 0
-    assert out.startswith("rmt: resuming at step 2\n")
+    assert out.startswith("rmt  resuming at step 2\n")
 
 
 def test_divergence_is_exit_code_1_and_one_line(capsys, monkeypatch):

@@ -10,7 +10,7 @@ from rmt.core.spans import Spans
 from rmt.core.state import State
 
 SPANS = Spans(cache=5, read=1, tokens=3, write=1)
-ALL = torch.empty(0, dtype=torch.bool)
+ALL = None
 NOTHING = 0
 
 

@@ -36,7 +36,7 @@ def test_without_a_write_block_nothing_stands_behind_the_tokens():
 
 def test_memory_that_is_not_recurrent_starts_every_segment_from_the_initial_tokens():
     anew = memory(write=False, recurrent=False)
-    assert torch.equal(anew.read(state(7.0))[0], anew.tokens)
+    assert torch.equal(anew.incoming(state(7.0))[0], anew.tokens)
     assert torch.equal(anew.carry(READ, WRITE[:, :0], state(7.0))[0], anew.tokens)
 
 

@@ -68,12 +68,12 @@ def test_split_gives_each_block_its_own_rows():
 
 
 def test_cache_rows_that_are_not_filled_yet_are_hidden_row_by_row():
-    axis = SPANS.axis(torch.tensor([0, 1, 2]), torch.empty(0, dtype=torch.bool), memory_sees_cache=True)
+    axis = SPANS.axis(torch.tensor([0, 1, 2]), None, memory_sees_cache=True)
     for row, hidden in enumerate([2, 1, 0]):
         expected = MEMORY_SEES_THE_CACHE.clone()
         expected[:, :hidden] = False
         assert torch.equal(axis.mask[row, 0], expected)
-    assert axis.keys.tolist() == [7, 8, 9]
+    assert axis.present.tolist() == [7, 8, 9]
 
 
 @pytest.mark.parametrize(

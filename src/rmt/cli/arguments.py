@@ -51,11 +51,15 @@ def add_config_arguments(parser: argparse.ArgumentParser) -> None:
     by_name = {leaf.name: leaf for leaf in leaves(RunConfig)}
     usual = parser.add_argument_group("usual settings")
     for short, name in ALIASES.items():
-        usual.add_argument(f"--{short}", dest=name, metavar=meta(by_name[name]), help=text(by_name[name]))
-    rest = parser.add_argument_group("all settings")
+        long = f" ({name})" if name != short else ""
+        help = text(by_name[name]) + long
+        usual.add_argument(f"--{short}", dest=name, metavar=meta(by_name[name]), help=help)
+    rest = parser.add_argument_group("further settings")
     for leaf in by_name.values():
         if leaf.name not in ("task.name", "task.options", *ALIASES):
-            rest.add_argument(f"--{leaf.name}", dest=leaf.name, metavar=meta(leaf), help=text(leaf))
+            shown_above = leaf.name in ALIASES.values()
+            help = argparse.SUPPRESS if shown_above else text(leaf)
+            rest.add_argument(f"--{leaf.name}", dest=leaf.name, metavar=meta(leaf), help=help)
     rest.add_argument(
         "--task.options",
         dest="task.options",

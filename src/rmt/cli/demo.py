@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rmt.cli.arguments import Parser
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, RMTError
 
 EXAMPLES = """examples:
   rmt demo
@@ -37,9 +37,7 @@ def main(argv: Sequence[str]) -> int:
     results = train_all(folder, arguments)
     show_table(results)
     show_example(folder)
-    from rmt.experiments.demo import picture
-
-    print(f"\npicture of the memory at work: {picture(folder)}")
+    show_picture(folder)
     print(f"runs: {folder}/  ({time.perf_counter() - start:.0f} s)")
     return 0
 
@@ -82,6 +80,15 @@ def show_table(results: dict[str, dict[str, Any]]) -> None:
             f"{result['steps']} steps, {result['seconds']:.0f} s",
         )
     Console().print(table)
+
+
+def show_picture(folder: Path) -> None:
+    from rmt.experiments.demo import picture
+
+    try:
+        print(f"\npicture of the memory at work: {picture(folder)}")
+    except RMTError as error:
+        print(f"\nno picture of the memory: {error}")
 
 
 def show_example(folder: Path) -> None:

@@ -35,13 +35,13 @@ class Lines(Quiet):
         self.loss = float("nan")
 
     def message(self, text: str) -> None:
-        print(f"{self.label}: {text}", flush=True)
+        print(f"{self.label}  {text}", flush=True)
 
     def logged(self, record: dict[str, Any]) -> None:
         self.loss = record["loss"]
 
     def evaluated(self, record: dict[str, Any]) -> None:
-        print(f"{self.label}: step {record['step']}  loss {self.loss:.3f}  {scores(record)}", flush=True)
+        print(f"{self.label}  step {record['step']}  loss {self.loss:.3f}  {scores(record)}", flush=True)
 
 
 class Bar(Quiet):

@@ -20,13 +20,13 @@ class Cache:
         self.scope = config.scope
 
     def push(
-        self, state: State, layer_inputs: tuple[Tensor, ...], spans: Spans, valid: Tensor
+        self, state: State, layer_inputs: tuple[Tensor, ...], spans: Spans, valid: Tensor | None = None
     ) -> tuple[tuple[Tensor, ...], Tensor]:
         """The cache after a segment, born detached: N × (B, C, D) and how many rows of it are valid (B,)."""
         if self.size == 0:
             return state.cache, state.cached
         new = tuple(self.kept(h.detach(), spans) for h in layer_inputs)
-        if valid.numel():
+        if valid is not None:
             return self.push_ragged(state, new, spans, valid)
         cache = tuple(
             torch.cat([old, rows], dim=1)[:, -self.size :] for old, rows in zip(state.cache, new, strict=True)

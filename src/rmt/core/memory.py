@@ -30,19 +30,19 @@ class Memory(nn.Module):
     def initial(self, batch: int) -> Tensor:
         return self.tokens.expand(batch, -1, -1)
 
-    def read(self, state: State) -> Tensor:
+    def incoming(self, state: State) -> Tensor:
         """The memory a segment starts from."""
         return state.memory if self.config.recurrent else self.initial(state.memory.shape[0])
 
     def wrap(self, embedded: Tensor, state: State) -> Tensor:
         """(B, L, D) -> [read ∘ tokens ∘ write] (B, M+L+M, D), the same memory at both ends."""
-        memory = self.read(state)
+        memory = self.incoming(state)
         return torch.cat([memory, embedded, memory[:, : self.write_size]], dim=1)
 
     def carry(self, read: Tensor, write: Tensor, state: State) -> Tensor:
         """The memory for the next segment: H_{τ+1}^mem := H_τ^write."""
         if not self.config.recurrent:
-            return self.read(state)
+            return self.incoming(state)
         return write if self.config.write else read
 
     @property

@@ -96,10 +96,10 @@ class SegmentModel(nn.Module):
             self.config.cache.size, self.config.memory.size, tokens, memory.write_size if write else 0
         )
 
-    def valid(self, tokens: Tensor, lengths: Tensor | None, padding: str) -> Tensor:
-        """Which tokens of a ragged batch exist, (B, L); empty (0,) when all do."""
+    def valid(self, tokens: Tensor, lengths: Tensor | None, padding: str) -> Tensor | None:
+        """Which tokens of a ragged batch exist, (B, L); none when all do."""
         if lengths is None:
-            return torch.empty(0, dtype=torch.bool, device=tokens.device)
+            return None
         self.require_order_of_reading("a ragged batch")
         place = torch.arange(tokens.shape[1], device=tokens.device)
         if padding == "left":

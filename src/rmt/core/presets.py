@@ -19,20 +19,24 @@ PRESETS = {
 
 def preset(name: str, *, memory: int = 0, cache: int = 0, **settings: Any) -> ModelConfig:
     """The configuration of a model of the paper with `memory` tokens and `cache` positions."""
-    if name not in PRESETS:
-        raise unknown("model", name, PRESETS)
-    has_memory, has_cache = PRESETS[name]
-    for field, value, wanted in (("memory", memory, has_memory), ("cache", cache, has_cache)):
-        if value and not wanted:
-            raise ConfigError(f"{field}={value} has no effect: the {name} model has no {field}; leave it out")
-        if wanted and value < 1:
-            raise ConfigError(f"{field}={value} is too small: the {name} model needs at least 1")
+    check_preset(name, memory, cache)
     recurrent = name != "memory_transformer"
     return ModelConfig(
         memory=MemoryConfig(size=memory, write=recurrent, recurrent=recurrent),
         cache=CacheConfig(size=cache),
         **settings,
     )
+
+
+def check_preset(name: str, memory: int, cache: int) -> None:
+    """Raise unless the sizes are those of the model: what it has is above zero, what it has not is zero."""
+    if name not in PRESETS:
+        raise unknown("model", name, PRESETS)
+    for field, value, wanted in zip(("memory", "cache"), (memory, cache), PRESETS[name], strict=True):
+        if value and not wanted:
+            raise ConfigError(f"{field}={value} has no effect: the {name} model has no {field}; leave it out")
+        if wanted and value < 1:
+            raise ConfigError(f"{field}={value} is too small: the {name} model needs at least 1")
 
 
 def baseline(**settings: Any) -> ModelConfig:

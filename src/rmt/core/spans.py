@@ -45,14 +45,16 @@ class Spans(NamedTuple):
         is_memory = (query < tokens) | (query >= write)
         return visible & ~(is_memory & (key < self.cache))
 
-    def axis(self, cached: Tensor, valid: Tensor, memory_sees_cache: bool = False, first: int = 0) -> Axis:
-        """The axis for attention: (B,) cache rows exist, and the tokens that `valid` (B, L) names, or all."""
+    def axis(
+        self, cached: Tensor, valid: Tensor | None, memory_sees_cache: bool = False, first: int = 0
+    ) -> Axis:
+        """The axis for attention, if `cached` (B,) cache rows exist and `valid` (B, L) tokens, or all."""
         mask = self.mask(memory_sees_cache, first, cached.device)
         positions = torch.arange(self.keys, device=cached.device)
-        if self.cache == 0 and not valid.numel():
+        if self.cache == 0 and valid is None:
             return Axis(positions, mask, cached + self.keys)
         present = positions >= self.cache - cached[:, None]  # (B, K)
-        if valid.numel():
+        if valid is not None:
             exists = torch.nn.functional.pad(valid, (self.cache + self.read, self.write), value=True)
             present, positions = present & exists, exists.cumsum(1) - 1  # padding takes no place on the axis
         itself = torch.eye(self.keys, dtype=torch.bool, device=cached.device)[self.cache + first :]

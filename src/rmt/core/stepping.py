@@ -22,12 +22,11 @@ class OpenSegment:
     def __init__(self, model: SegmentModel, state: State):
         self.model = model
         self.state = state
-        self.everything = torch.empty(0, dtype=torch.bool, device=state.cached.device)
         self.length = 0
         spans = model.spans(0, write=False)
-        axis = spans.axis(state.cached, self.everything, model.config.memory.sees_cache)
-        encoded = model.backbone(model.memory.read(state), axis, cache=state.cache)
-        self.past, self.layer_inputs, self.read = encoded.past, encoded.layer_inputs, encoded.hidden
+        axis = spans.axis(state.cached, None, model.config.memory.sees_cache)
+        encoded = model.backbone(model.memory.incoming(state), axis, cache=state.cache)
+        self.past, self.layer_inputs, self.read = encoded.seen, encoded.layer_inputs, encoded.hidden
 
     def step(self, tokens: Tensor) -> Tensor:
         """Read the next tokens (B, n); their logits (B, n, V)."""
@@ -39,18 +38,18 @@ class OpenSegment:
         if self.length == 0:
             return self.state
         memory = self.model.memory
-        write = self.advance(memory.read(self.state)[:, : memory.write_size], write=True).hidden
+        write = self.advance(memory.incoming(self.state)[:, : memory.write_size], write=True).hidden
         spans = self.model.spans(self.length)
-        cache, cached = self.model.cache.push(self.state, self.layer_inputs, spans, self.everything)
+        cache, cached = self.model.cache.push(self.state, self.layer_inputs, spans)
         return State(memory.carry(self.read, write, self.state), cache, cached)
 
     def advance(self, x: Tensor, write: bool) -> Encoded:
         """Encode the next rows of the axis (B, n, D) and keep what later rows need of them."""
         spans = self.model.spans(self.length, write)
         first = spans.keys - spans.cache - x.shape[1]
-        axis = spans.axis(self.state.cached, self.everything, self.model.config.memory.sees_cache, first)
+        axis = spans.axis(self.state.cached, None, self.model.config.memory.sees_cache, first)
         encoded: Encoded = self.model.backbone(x, axis, past=self.past)
-        self.past = encoded.past
+        self.past = encoded.seen
         if self.model.cache.size:
             self.layer_inputs = tuple(
                 torch.cat(rows, dim=1) for rows in zip(self.layer_inputs, encoded.layer_inputs, strict=True)

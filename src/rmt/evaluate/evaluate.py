@@ -15,9 +15,6 @@ from rmt.core.unroll import unroll
 from rmt.evaluate.generate import generate
 from rmt.tasks.task import Batch, Task
 
-STRICT = ("accuracy", "sequence_accuracy")
-ALL = (*STRICT, "teacher_forced_accuracy", "original_accuracy", "loss")
-
 
 class Sums(NamedTuple):
     """Right answers and loss over a batch; every field a count or a sum."""

@@ -28,7 +28,6 @@ def config(model: str, steps: int) -> RunConfig:
             "preset": model,
             "train": {"steps": steps},
             "device": "cpu",
-            "threads": 1,
         }
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rmt.config import from_dict, to_dict, typed
 from rmt.core.config import ModelConfig
-from rmt.core.presets import PRESETS
+from rmt.core.presets import PRESETS, check_preset
 from rmt.errors import ConfigError
 from rmt.tasks.registry import make_task
 from rmt.tasks.segments import segment_length
@@ -81,7 +81,8 @@ def sizes_of(given: Mapping[str, Any], recipe: str, size: str) -> Settings:
     """Model size, batch and default source length that go with a size and a task."""
     task = given.get("task", {}).get("name", "copy")
     if size == "small":
-        return {"model": SMALL, **({"task": {"length": SHORT}} if task in ("copy", "reverse") else {})}
+        short = {"task": {"length": SHORT}} if task in ("copy", "reverse") else {}
+        return {"model": SMALL, "threads": 1, **short}
     if task not in PAPER_SIZES:
         raise ConfigError(
             f"size=paper is not known for task {task!r}; use size=small and set model.layers and so on"
@@ -92,18 +93,19 @@ def sizes_of(given: Mapping[str, Any], recipe: str, size: str) -> Settings:
 def preset_settings(name: str, length: int, settings: Settings) -> Settings:
     """Memory and cache of one of the paper's models; both default to the length of a segment."""
     has_memory, has_cache = PRESETS[name]
-    model = settings.get("model", {})
-    for field, wanted in (("memory", has_memory), ("cache", has_cache)):
-        size = model.get(field, {}).get("size")
-        if size and not wanted:
-            raise ConfigError(f"{field}={size} has no effect: the {name} model has no {field}; leave it out")
-        if wanted and size is not None and size < 1:
-            raise ConfigError(f"{field}={size} is too small: the {name} model needs at least 1")
     carries = name != "memory_transformer"
-    return {
-        "memory": {"size": length if has_memory else 0, "write": carries, "recurrent": carries},
-        "cache": {"size": length if has_cache else 0},
+    own: Settings = {
+        "memory": {"size": length * has_memory, "write": carries, "recurrent": carries},
+        "cache": {"size": length * has_cache},
     }
+    whole = merge(own, settings.get("model", {}))
+    check_preset(name, whole["memory"]["size"], whole["cache"]["size"])
+    if has_memory and whole["memory"]["write"] != carries:
+        other = "memory_transformer" if carries else "rmt"
+        raise ConfigError(
+            f"model.memory.write={not carries} makes another model of {name}; use model={other}"
+        )
+    return own
 
 
 def refuse_needless(name: str, given: Settings, otherwise: Settings) -> None:

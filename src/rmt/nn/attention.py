@@ -35,18 +35,18 @@ class Attended(NamedTuple):
 Attend = Callable[[Tensor, KeyValue, Tensor, Tensor], Attended]
 
 
-def fused(query: Tensor, memory: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
+def fused(query: Tensor, seen: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
     """Attention through torch's fused kernels; `bias` is () for none, or (B, H, Q, K)."""
     visible = mask if bias.dim() == 0 else torch.where(mask, bias, -math.inf)
-    output = F.scaled_dot_product_attention(query, memory.key, memory.value, attn_mask=visible)
+    output = F.scaled_dot_product_attention(query, seen.key, seen.value, attn_mask=visible)
     return Attended(output, query.new_empty(0))
 
 
-def eager(query: Tensor, memory: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
+def eager(query: Tensor, seen: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
     """The naive twin of `fused`, which also returns the attention weights."""
-    scores = query @ memory.key.transpose(-1, -2) / math.sqrt(query.shape[-1]) + bias
+    scores = query @ seen.key.transpose(-1, -2) / math.sqrt(query.shape[-1]) + bias
     weights = torch.where(mask, scores, -math.inf).softmax(dim=-1)
-    return Attended(weights @ memory.value, weights)
+    return Attended(weights @ seen.value, weights)
 
 
 class Attention(nn.Module):
@@ -72,10 +72,10 @@ class Attention(nn.Module):
         query, key, value = self.split(self.qkv(x), 3)
         start = past.key.shape[-2]
         new = KeyValue(self.positions.key(key, table, slice(start, start + x.shape[1])), value)
-        memory = past.append(new)
+        seen = past.append(new)
         bias = self.positions.bias(query, table)
-        output, weights = attend(self.positions.query(query, table), memory, bias, mask)
-        return self.out(output.transpose(1, 2).flatten(-2)), memory, weights
+        output, weights = attend(self.positions.query(query, table), seen, bias, mask)
+        return self.out(output.transpose(1, 2).flatten(-2)), seen, weights
 
     def split(self, projected: Tensor, parts: int) -> tuple[Tensor, ...]:
         """(B, Q, parts · H · E) -> parts × (B, H, Q, E)."""

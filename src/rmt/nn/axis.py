@@ -14,4 +14,4 @@ class Axis(NamedTuple):
 
     positions: Tensor  # (K,) contiguous, one for all rows; or (B, K), row by row
     mask: Tensor  # (Q, K) or (B, 1, Q, K), True = visible
-    keys: Tensor  # (B,) how many keys are really there
+    present: Tensor  # (B,) how many of the K keys exist

@@ -19,7 +19,7 @@ class Encoded(NamedTuple):
 
     hidden: Tensor  # (B, Q, D)
     layer_inputs: tuple[Tensor, ...]  # N × (B, Q, D)
-    past: tuple[KeyValue, ...]  # N × keys and values of all K rows
+    seen: tuple[KeyValue, ...]  # N × keys and values of all K rows: the past of what comes next
     weights: tuple[Tensor, ...]  # N × (B, H, Q, K), empty tensors under `fused`
 
 
@@ -67,10 +67,10 @@ class Backbone(nn.Module):
         if not past:
             past = tuple(layer.remember(h, table) for layer, h in zip(self.layers, cache, strict=True))
         x = self.dropout(x)
-        inputs, memories, maps = [], [], []
+        inputs, seen, maps = [], [], []
         for layer, kept in zip(self.layers, past, strict=True):
             inputs.append(x)
-            x, memory, weights = layer(x, kept, table, axis.mask, attend)
-            memories.append(memory)
+            x, rows, weights = layer(x, kept, table, axis.mask, attend)
+            seen.append(rows)
             maps.append(weights)
-        return Encoded(self.dropout(self.final_norm(x)), tuple(inputs), tuple(memories), tuple(maps))
+        return Encoded(self.dropout(self.final_norm(x)), tuple(inputs), tuple(seen), tuple(maps))

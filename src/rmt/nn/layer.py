@@ -56,7 +56,7 @@ class Layer(nn.Module):
     def forward(
         self, x: Tensor, past: KeyValue, table: Any, mask: Tensor, attend: Attend
     ) -> tuple[Tensor, KeyValue, Tensor]:
-        attended, memory, weights = self.attention(self.attention_norm.before(x), past, table, mask, attend)
+        attended, seen, weights = self.attention(self.attention_norm.before(x), past, table, mask, attend)
         x = self.attention_norm.after(x, self.dropout(attended))
         x = self.feed_forward_norm.after(x, self.feed_forward(self.feed_forward_norm.before(x)))
-        return x, memory, weights
+        return x, seen, weights

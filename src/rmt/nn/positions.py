@@ -90,14 +90,14 @@ class WrappedRelativeLayer(RelativeLayer):
     """The original code's shift, which wraps around above the diagonal.
 
     For a key that lies behind its query (inside a memory block), distance -1 scores zero, and distance
-    -1-e scores what the NEXT query gives to distance `keys` - e.
+    -1-e scores what the NEXT query gives to distance k - e, k the number of keys.
     """
 
     def align(self, scores: Tensor, axis: Axis) -> Tensor:
         queries, keys = axis.mask.shape[-2:]
         query = torch.arange(queries, device=scores.device)[:, None]
         distance = query + (keys - queries) - torch.arange(keys, device=scores.device)  # (Q, K)
-        wrapped = axis.keys[:, None, None] + distance + 1  # (B, Q, K)
+        wrapped = axis.present[:, None, None] + distance + 1  # (B, Q, K)
         row = torch.where(distance <= -2, query + 1, query)
         column = (keys - 1 - torch.where(distance >= 0, distance, wrapped)).clamp(min=0)
         index = (row * scores.shape[-1] + column).flatten(1)[:, None].expand(-1, scores.shape[1], -1)

@@ -103,8 +103,12 @@ def bptt(
 ) -> Iterator[Tensor]:
     """The loss of each segment, differentiable through at most `depth` previous segments.
 
-    With `full` there is one loss, the sum over all segments.
+    With `full` the losses share one graph: sum them up before `backward()`.
     """
+    if depth == "full":
+        for index, output in enumerate(unroll(model, segments, state)):
+            yield loss_of(index, output)
+        return
     plan = Plan(windows([1] * len(segments), depth, "sequence"))
     for unrolled in replay(model, segments, state, loss_of, plan):
         yield unrolled.loss

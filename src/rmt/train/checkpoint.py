@@ -101,7 +101,7 @@ def write_parts(folder: Path, snapshot: Snapshot) -> None:
             folder / f"{part}.safetensors",
         )
     checksums = {part: checksum(folder / f"{part}.safetensors") for part in PARTS}
-    content = json.dumps(snapshot.trainer, indent=1)
+    content = json.dumps(snapshot.trainer, indent=1, allow_nan=False)
     checksums["trainer"] = hashlib.sha256(json.dumps(snapshot.trainer, sort_keys=True).encode()).hexdigest()
     (folder / "trainer.json").write_text(f'{{"checksums": {json.dumps(checksums)},\n"trainer": {content}}}\n')
     for path in folder.iterdir():

@@ -139,7 +139,7 @@ class TrainConfig:
     evaluate_samples: int = option(1000, "validation sequences per evaluation")
     save_every: int = option(200, "steps between checkpoints")
     keep: int = option(2, "newest checkpoints to keep, beside the best one")
-    log_every: int = option(10, "steps between lines of metrics.jsonl")
+    log_every: int = option(10, "steps between lines of metrics.jsonl, and between looks at a promotion")
 
     def __post_init__(self) -> None:
         for name in (
@@ -182,6 +182,11 @@ class RunConfig:
         positive("threads", self.threads, zero=True)
         if not 0 <= self.seed <= LARGEST_SEED:
             raise ConfigError(f"seed={self.seed} must be 0 to {LARGEST_SEED}")
+        carries = self.model.memory.size > 0 and self.model.memory.recurrent
+        if self.bptt.schedule == "sequence" and self.bptt.depth != "full" and not carries:
+            raise ConfigError(
+                f"bptt.depth={self.bptt.depth} has no effect: no memory carries gradients here; leave it out"
+            )
         if self.curriculum.over == "length" and self.task.source == "fixed":
             raise ConfigError(
                 "curriculum.over=length has no effect with task.source=fixed: its examples have one length; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,7 +38,7 @@ class Rate:
 
     def __init__(self, config: RateConfig, steps: int):
         self.config, self.steps = config, steps
-        self.best, self.waited, self.fallen = math.inf, 0, 1.0
+        self.best, self.waited, self.fallen = sys.float_info.max, 0, 1.0
 
     def apply(self, optimizers: Iterable[Optimizer], step: int) -> None:
         """Set the learning rates of update number `step`, counted from zero."""

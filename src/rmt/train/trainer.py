@@ -71,7 +71,7 @@ class Trainer:
         self.train_set = task.split("train") if config.task.source == "fixed" else None
         self.step = self.batches = self.samples = 0
         self.seconds = 0.0
-        self.best, self.best_step = -math.inf, 0
+        self.best, self.best_step = -1.0, 0  # below every metric
         self.reached = False  # the target
 
     def next_batch(self) -> Batch:
