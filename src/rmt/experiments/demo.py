@@ -26,7 +26,7 @@ def config(model: str, steps: int) -> RunConfig:
         {
             "task": {"name": "copy", "length": LENGTH, "segments": SEGMENTS},
             "preset": model,
-            "train": {"steps": steps},
+            "train": {"steps": steps, "evaluate_every": 250},
             "device": "cpu",
         }
     )
