@@ -54,6 +54,10 @@ NEEDS = {
     ("cache", "scope"): ("memory", "cache"),
 }
 PAPER_BATCH = {"modern": 128, "paper": 32}
+PAPER_BUDGETS: dict[str, Settings] = {
+    "retrieval": {"rate": {"patience": 10}, "train": {"steps": 1_000_000}},
+    "quadratic": {"rate": {"patience": 10}, "train": {"steps": 600_000}},
+}
 SHORT = 8  # source length of the small size: minutes on a CPU
 
 
@@ -62,7 +66,8 @@ def resolve(given: Mapping[str, Any]) -> RunConfig:
     given = typed(RunConfig, given)
     recipe, size = given.get("recipe", "modern"), given.get("size", "small")
     name = given.get("preset", "rmt")
-    settings = merge(RECIPES[recipe], sizes_of(given, recipe, size), given)
+    budget = PAPER_BUDGETS.get(given.get("task", {}).get("name", ""), {}) if recipe == "paper" else {}
+    settings = merge(RECIPES[recipe], budget, sizes_of(given, recipe, size), given)
     task_config = from_dict(TaskConfig, settings.get("task", {}))
     length = {} if task_config.length is None else {"length": task_config.length}
     task = make_task(task_config.name, **task_config.options, **length)
