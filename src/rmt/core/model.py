@@ -70,6 +70,7 @@ class SegmentModel(nn.Module):
         `lengths` (B,) makes the batch ragged: the other tokens of a row, on its `padding` side, do not
         exist, and a row of length zero keeps its state. `attention` also returns the attention weights.
         """
+        require_same_batch(tokens, state)
         valid = self.valid(tokens, lengths, padding)
         x = self.memory.wrap(self.embedding(tokens), state)
         spans = self.spans(tokens.shape[1])
@@ -130,3 +131,12 @@ class SegmentModel(nn.Module):
                 nn.init.normal_(parameter, 0.0, 0.02)
             else:
                 nn.init.zeros_(parameter)
+
+
+def require_same_batch(tokens: Tensor, state: State) -> None:
+    """Refuse a state of other rows than the tokens."""
+    if tokens.dim() != 2 or len(tokens) != len(state.cached):
+        raise ConfigError(
+            f"tokens of shape {tuple(tokens.shape)} do not fit a state of {len(state.cached)} rows; "
+            f"give tokens (batch, length) and model.initial_state(batch)"
+        )

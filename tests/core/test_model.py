@@ -1,0 +1,40 @@
+"""The border of the segment model: what it refuses, and how it says so."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import rmt
+from rmt.errors import ConfigError
+
+
+@pytest.fixture
+def model() -> rmt.SegmentModel:
+    return rmt.SegmentModel(rmt.presets.rmt(memory=2, vocabulary=7, width=8, heads=2, head_width=4))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (4,), (2, 4, 1)], ids=["other batch", "no batch", "too many"])
+def test_tokens_that_do_not_fit_the_state_are_refused(
+    model: rmt.SegmentModel, shape: tuple[int, ...]
+) -> None:
+    with pytest.raises(ConfigError, match=r"tokens of shape .* do not fit a state of 2 rows; give tokens"):
+        model(torch.zeros(shape, dtype=torch.long), model.initial_state(2))
+
+
+def test_an_unknown_padding_side_is_refused(model: rmt.SegmentModel) -> None:
+    with pytest.raises(ConfigError, match="padding='middle' is not right or left"):
+        model(torch.zeros(2, 4, dtype=torch.long), model.initial_state(2), torch.tensor([4, 2]), "middle")
+
+
+@pytest.mark.parametrize("init", ["small", "scaled"])
+def test_initial_weights_have_the_variance_their_name_says(init: str) -> None:
+    torch.manual_seed(0)
+    model = rmt.SegmentModel(
+        rmt.presets.rmt(memory=64, vocabulary=100, width=256, inner_width=512, init=init)
+    )
+    layer = model.backbone.layers[0]
+    for weight in (model.embedding.weight, layer.attention.qkv.weight, layer.feed_forward[3].weight):
+        expected = weight.shape[1] ** -0.5 if init == "scaled" else 0.02
+        assert weight.std().item() == pytest.approx(expected, rel=0.05)
+    assert model.memory.tokens.std().item() == pytest.approx(1.0, rel=0.05)
