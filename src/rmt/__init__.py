@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rmt import compat
     from rmt.core import presets
     from rmt.core.config import CacheConfig, MemoryConfig, ModelConfig
     from rmt.core.model import Output, SegmentModel
@@ -24,6 +25,7 @@ _HOME = {
     "RMTError": "rmt.errors",
     "SegmentModel": "rmt.core.model",
     "State": "rmt.core.state",
+    "compat": "rmt.compat",
     "load": "rmt.train.checkpoint",
     "presets": "rmt.core.presets",
     "unroll": "rmt.core.unroll",
@@ -35,4 +37,4 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'rmt' has no attribute {name!r}")
     module = importlib.import_module(_HOME[name])
-    return getattr(module, name, module)
+    return module if name in ("compat", "presets") else getattr(module, name)

@@ -178,6 +178,18 @@ def between(name: str, value: float, low: float, high: float, *, closed: bool = 
         raise ConfigError(f"{name}={value} must be {bounds}")
 
 
+def check_fields(config: Any, group: str) -> None:
+    """Raise for a field whose value does not fit its annotation, also in a dataclass built by hand."""
+    kinds = typing.get_type_hints(type(config))
+    for field in dataclasses.fields(config):
+        value, kind = getattr(config, field.name), kinds[field.name]
+        if dataclasses.is_dataclass(kind):
+            if not isinstance(value, typing.cast(type, kind)):
+                raise ConfigError(f"{group}.{field.name}={value!r} is not a {kind.__name__}")
+        else:
+            check(value, kind, f"{group}.{field.name}")
+
+
 def needless(config: Any, name: str, applies: bool, remedy: str) -> None:
     """Raise for a setting that was changed but would have no effect."""
     default = next(field.default for field in dataclasses.fields(config) if field.name == name)

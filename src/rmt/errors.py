@@ -20,6 +20,10 @@ class CheckpointError(RMTError):
     """A run folder that is damaged, incomplete or belongs to another configuration."""
 
 
+class DataError(RMTError):
+    """A corpus that is missing, damaged, incomplete or not the one it is said to be."""
+
+
 def unknown(kind: str, got: str, known: Iterable[str]) -> ConfigError:
     """The error for a name that does not exist, naming the nearest that does."""
     known = sorted(known)

@@ -17,7 +17,7 @@ def test_lines_tell_evaluations_with_the_loss_before_them(capsys):
     lines.logged(LOGGED)
     assert capsys.readouterr() == ("", "")
     lines.evaluated(EVALUATED)
-    lines.message("resuming at step 2")
+    lines.note("resuming at step 2")
     lines.testing(5, 10)
     assert capsys.readouterr() == (
         "rmt  step 4  loss 1.250  accuracy 0.5000  sequences 0.2500\nrmt  resuming at step 2\n",
@@ -30,7 +30,8 @@ def test_quiet_passes_on_messages_only_and_on_stderr(capsys):
     quiet.logged(LOGGED)
     quiet.evaluated(EVALUATED)
     quiet.testing(5, 10)
-    quiet.message("checkpoint is damaged")
+    quiet.note("resuming")
+    quiet.warning("checkpoint is damaged")
     assert capsys.readouterr() == ("", "rmt: checkpoint is damaged\n")
 
 
@@ -39,10 +40,10 @@ def test_the_bar_shows_loss_accuracy_and_speed():
     with Bar("rmt", 10, Console(file=screen, force_terminal=True, width=120)) as bar:
         bar.evaluated(EVALUATED)
         bar.logged(LOGGED)
-        bar.message("promoted")
+        bar.note("promoted")
         bar.progress.refresh()
     shown = screen.getvalue()
-    for words in ("3/10", "loss 1.250", "accuracy 0.500", "2.5k tok/s", "rmt: promoted"):
+    for words in ("3/10", "loss 1.250", "accuracy 0.500", "2.5k tok/s", "rmt  promoted"):
         assert words in shown
 
 

@@ -176,7 +176,8 @@ def test_restart_trains_anew(capsys, tmp_path):
     assert code == 0
     assert out.startswith("finished: run\n")
     assert json.loads((tmp_path / "run" / "result.json").read_text())["steps"] == 3
-    assert not (tmp_path / "run" / "notes.txt").exists()
+    assert not (tmp_path / "run" / "checkpoints" / "step_4").exists()
+    assert (tmp_path / "run" / "notes.txt").read_text() == "of the first time"
 
 
 def test_restart_of_nothing_is_a_start(capsys):
@@ -191,7 +192,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(capsys, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(progress.Lines, "logged", interrupt)
         code, _, err = rmt(capsys, f"{TRAIN} --out run")
-    assert (code, err) == (130, "rmt: interrupted; the same command resumes the run\n")
+    assert (code, err) == (130, "rmt: interrupted; a run goes on with the same command\n")
     code, out, _ = rmt(capsys, f"{TRAIN} --out run")
     assert code == 0
     assert out.startswith("rmt  resuming at step 2\n")

@@ -156,6 +156,13 @@ def test_an_adaptive_softmax_is_refused_by_name():
         load(checkpoint(RMT) | clusters)
 
 
+def test_an_untied_output_layer_is_refused():
+    untied = checkpoint(RMT)
+    untied["crit.out_layers.0.weight"] = untied["crit.out_layers.0.weight"] + 1
+    with pytest.raises(CheckpointError, match="untied output layers cannot be imported"):
+        load(untied)
+
+
 def checkpoint(setting: Setting, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
     sizes = {"heads": 2, "head_width": 4, "inner": 12, "layers": LAYERS, "memory": setting.memory}
     return reference.random_state_dict(0, VOCABULARY, WIDTH, **sizes, dtype=dtype)

@@ -38,3 +38,36 @@ def test_initial_weights_have_the_variance_their_name_says(init: str) -> None:
         expected = weight.shape[1] ** -0.5 if init == "scaled" else 0.02
         assert weight.std().item() == pytest.approx(expected, rel=0.05)
     assert model.memory.tokens.std().item() == pytest.approx(1.0, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: rmt.MemoryConfig(init="same"), "memory.init='same' is not distinct or identical"),
+        (lambda: rmt.CacheConfig(scope="al"), "cache.scope='al' is not tokens or all"),
+        (lambda: rmt.ModelConfig(norm="Pre"), "model.norm='Pre' is not pre or post"),
+        (lambda: rmt.ModelConfig(width="64"), "model.width='64' is not a whole number"),
+        (lambda: rmt.ModelConfig(memory=8), "model.memory=8 is not a MemoryConfig"),
+    ],
+    ids=["memory", "cache", "choice", "type", "group"],
+)
+def test_a_configuration_built_by_hand_is_checked(wrong, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        wrong()
+
+
+def test_a_segment_without_tokens_is_no_segment(model: rmt.SegmentModel) -> None:
+    state = model.initial_state(2)
+    output = model(torch.zeros(2, 0, dtype=torch.long), state)
+    assert output.logits.shape == (2, 0, 7)
+    assert output.state is state
+
+
+@pytest.mark.parametrize("lengths", [[5, 1], [-1, 2]], ids=["too long", "negative"])
+def test_lengths_that_do_not_fit_are_refused(model: rmt.SegmentModel, lengths: list[int]) -> None:
+    with pytest.raises(ConfigError, match="must be 0 to 4, the length of the rows"):
+        model(torch.zeros(2, 4, dtype=torch.long), model.initial_state(2), torch.tensor(lengths))
+
+
+def test_the_import_of_checkpoints_is_on_the_public_page() -> None:
+    assert callable(rmt.compat.lm_rmt.load)

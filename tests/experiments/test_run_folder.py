@@ -3,8 +3,8 @@
 import pytest
 
 from rmt.errors import CheckpointError, ConfigError
-from rmt.experiments.run import read_result, run_folder, train
-from rmt.train.checkpoint import Checkpoints
+from rmt.experiments.run import alone, read_result, train
+from rmt.train.checkpoint import Checkpoints, run_folder
 from rmt.train.loop import Loop
 from tests.train.runs import Unplugged, Watcher, tiny
 
@@ -78,3 +78,26 @@ def test_a_kill_before_the_result_costs_the_test_only(tmp_path, monkeypatch):
     result, _ = train(tiny(), tmp_path, watcher)
     assert watcher.steps == []
     assert result["steps"] == 12
+
+
+def test_restart_never_deletes_what_no_run_wrote(tmp_path):
+    (tmp_path / "config.yaml").write_text("foo: 1\n")
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(ConfigError, match="is not a run folder: --restart will not delete it"):
+        train(tiny(), tmp_path, Watcher(), restart=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "thesis.txt"]
+
+
+def test_restart_keeps_files_of_others_in_a_run_folder(tmp_path):
+    train(tiny(), tmp_path, Watcher())
+    (tmp_path / "notes.txt").write_text("mine")
+    train(tiny(), tmp_path, Watcher(), restart=True)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_folder_that_another_process_trains_in_is_refused(tmp_path):
+    with (
+        alone(tmp_path),
+        pytest.raises(ConfigError, match="is being trained by another process; wait for it"),
+    ):
+        train(tiny(), tmp_path, Watcher())

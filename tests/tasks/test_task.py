@@ -231,9 +231,9 @@ RIGHT = Examples(np.array([1, 2]), np.array([2, 0]), np.array([True, True]), np.
         ({"tokens": np.array([1, 3])}, "drew tokens from 1 to 3; ids must be 0 to 2, as vocabulary=3"),
         ({"targets": np.array([-1, 0])}, "drew targets from -1 to 0; ids must be 0 to 2"),
         ({"loss_mask": np.array([True, False])}, "drew an answer outside of loss_mask"),
-        ({"loss_mask": np.array([False, False])}, "drew no target under the loss"),
+        ({"targets": np.array([0, 0])}, "drew a target under the loss that is not the next token"),
     ],
-    ids=["shape", "type", "mask type", "id too large", "negative id", "answer", "no loss"],
+    ids=["shape", "type", "mask type", "id too large", "negative id", "answer", "not the next token"],
 )
 def test_a_draw_that_breaks_its_promise_is_an_error(wrong, message):
     with pytest.raises(ConfigError, match=message):

@@ -57,7 +57,10 @@ class Watcher:
         self.messages: list[str] = []
         self.steps: list[int] = []
 
-    def message(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        self.messages.append(text)
+
+    def warning(self, text: str) -> None:
         self.messages.append(text)
 
     def logged(self, record: dict[str, Any]) -> None:

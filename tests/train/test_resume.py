@@ -20,7 +20,7 @@ from tests.train.runs import SCHEDULES, metrics, run, tiny
 
 STEPS = 40
 TRAIN = (
-    "train {task} --length 3 --segments 3 --memory 2 --batch 4 --steps {steps} --device cpu --quiet "
+    "train {task} --length 3 --segments 3 --memory 2 --batch 4 --steps {steps} --device cpu "
     "--model.layers 1 --model.heads 1 --model.head_width 4 --model.width 8 --model.inner_width 8 "
     "--train.log_every 1 --train.save_every 7 --train.evaluate_every 20 --train.evaluate_samples 50 "
     "--schedule {schedule} --depth {depth}"
@@ -35,7 +35,7 @@ def test_a_run_killed_at_a_random_step_ends_with_the_bits_of_an_uninterrupted_on
     kill_at(step, [*command, "--out", str(tmp_path / "killed")], tmp_path / "killed")
     assert not (tmp_path / "killed" / "result.json").exists()
     assert main([*command, "--out", str(tmp_path / "killed")]) == 0
-    assert "rmt: resuming at step" in capsys.readouterr().err
+    assert "rmt  resuming at step" in capsys.readouterr().out
     assert main([*command, "--out", str(tmp_path / "whole")]) == 0
     assert_same_run(tmp_path / "killed", tmp_path / "whole", STEPS)
 
@@ -113,11 +113,12 @@ def test_a_damaged_checkpoint_is_named_on_the_command_line(tmp_path, capsys):
     break_file(tmp_path / "run" / "checkpoints" / "step_8" / "model.safetensors", "flipped")
     capsys.readouterr()
     assert main(command) == 0
-    assert capsys.readouterr().err.splitlines() == [
+    out, err = capsys.readouterr()
+    assert err.splitlines() == [
         f"rmt: checkpoint {tmp_path}/run/checkpoints/step_8 is damaged: model.safetensors does not match its "
-        "checksum; going back to the checkpoint before it",
-        "rmt: resuming at step 7",
+        "checksum; going back to the checkpoint before it"
     ]
+    assert "rmt  resuming at step 7" in out.splitlines()
 
 
 def kill_at(step: int, command: list[str], folder: Path) -> None:

@@ -97,7 +97,7 @@ def settings(arguments: argparse.Namespace) -> dict[str, Any]:
         if value is None or name not in types:
             continue
         if name == "task.options":
-            value = dict(pair(item) for item in value)
+            value = nested.get("task", {}).get("options", {}) | dict(pair(item) for item in value)
         elif isinstance(value, str):
             value = parse(value, types[name].type, shown(name))
         put(nested, name, value)

@@ -1,4 +1,4 @@
-"""`rmt data list|show`: which tasks there are, and what their examples look like."""
+"""`rmt data`: the tasks and their examples; corpora for language modelling."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from rmt.cli import data_files
 from rmt.cli.arguments import Parser, pair
 from rmt.errors import ConfigError
 
 EXAMPLES = """examples:
   rmt data list
   rmt data show copy --segments 3 --length 8
-  rmt data show quadratic --examples 2"""
+  rmt data show quadratic --examples 2
+  rmt data get wikitext-2
+  rmt data prepare wikitext-2
+  rmt data prepare my-books/ --tokens characters --out data/books
+  rmt data check data/books"""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -21,8 +26,12 @@ def main(argv: Sequence[str]) -> int:
         "formatter_class": argparse.RawDescriptionHelpFormatter,
         "allow_abbrev": False,
     }
-    parser = Parser(prog="rmt data", description="The tasks and their examples.", **look)
-    commands = parser.add_subparsers(dest="command", metavar="list|show", required=True, parser_class=Parser)
+    parser = Parser(
+        prog="rmt data", description="The tasks and their examples; corpora for language modelling.", **look
+    )
+    commands = parser.add_subparsers(
+        dest="command", metavar="list|show|get|prepare|check", required=True, parser_class=Parser
+    )
     commands.add_parser("list", help="a line per task", **look)
     show = commands.add_parser("show", help="describe one task and print examples", **look)
     show.add_argument("task", metavar="TASK")
@@ -31,15 +40,16 @@ def main(argv: Sequence[str]) -> int:
     show.add_argument("--split", default="test", help="train, valid or test (default: test)")
     show.add_argument("--length", type=int, help="symbols in the input sequence")
     show.add_argument("--task.options", dest="options", metavar="KEY=VALUE", action="append", default=[])
+    data_files.add_commands(commands, look)
     arguments = parser.parse_args(argv)
-    return list_tasks() if arguments.command == "list" else show_task(arguments)
+    return RUN[arguments.command](arguments)
 
 
-def list_tasks() -> int:
-    from rmt.tasks.registry import make_task, task_names
+def list_tasks(arguments: argparse.Namespace) -> int:
+    from rmt.tasks.registry import task_class, task_names
 
     for name in task_names():
-        summary = (type(make_task(name)).__doc__ or "").strip().splitlines()[0]
+        summary = (task_class(name).__doc__ or "").strip().splitlines()[0]
         print(f"{name:12} {summary}")
     return 0
 
@@ -71,3 +81,12 @@ def show_task(arguments: argparse.Namespace) -> int:
                 answers = [target for target, counts in zip(targets, counted, strict=True) if counts]
                 print(f"{' ' * len(label)}  loss {task.render(answers)}")
     return 0
+
+
+RUN = {
+    "list": list_tasks,
+    "show": show_task,
+    "get": data_files.get,
+    "prepare": data_files.prepare,
+    "check": data_files.check,
+}

@@ -47,23 +47,16 @@ def main(argv: Sequence[str]) -> int:
 
 def measure(arguments: argparse.Namespace) -> dict[str, float]:
     """The metrics of a run."""
-    import torch
-
     from rmt.evaluate.evaluate import evaluate
-    from rmt.experiments.run import run_folder
     from rmt.tasks.segments import segment_length
-    from rmt.train.checkpoint import load, read_config
+    from rmt.train.checkpoint import load, read_config, run_folder
+    from rmt.train.device import device_of
     from rmt.train.loop import build_task
 
     config = read_config(run_folder(arguments.run))
     task = build_task(config.task)
-    device = arguments.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device=cuda: no CUDA device here; use --device cpu")
     return evaluate(
-        load(arguments.run).to(device),
+        load(arguments.run).to(device_of(arguments.device)),
         task,
         segment_length(task.total_length, arguments.segments or config.task.segments),
         split=arguments.split,

@@ -12,7 +12,7 @@ COMMANDS = {
     "demo": "watch an RMT carry a sequence across segments where others cannot",
     "train": "train a model on a task",
     "evaluate": "measure a trained run on a split",
-    "data": "list the tasks and show examples",
+    "data": "list the tasks, show examples, prepare texts",
     "runs": "list runs and compare them",
     "report": "results of many runs as one table beside the paper's",
 }
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"rmt: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("rmt: interrupted; the same command resumes the run", file=sys.stderr)
+        print("rmt: interrupted; a run goes on with the same command", file=sys.stderr)
         return 130
     except BrokenPipeError:
         sys.stderr.close()

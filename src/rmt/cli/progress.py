@@ -17,7 +17,9 @@ class Quiet:
 
     def __exit__(self, *error: object) -> None: ...
 
-    def message(self, text: str) -> None:
+    def note(self, text: str) -> None: ...
+
+    def warning(self, text: str) -> None:
         print(f"rmt: {text}", file=sys.stderr)
 
     def logged(self, record: dict[str, Any]) -> None: ...
@@ -34,7 +36,7 @@ class Lines(Quiet):
         self.label = label
         self.loss = float("nan")
 
-    def message(self, text: str) -> None:
+    def note(self, text: str) -> None:
         print(f"{self.label}  {text}", flush=True)
 
     def logged(self, record: dict[str, Any]) -> None:
@@ -66,8 +68,8 @@ class Bar(Quiet):
     def __exit__(self, *error: object) -> None:
         self.progress.stop()
 
-    def message(self, text: str) -> None:
-        self.progress.console.print(f"{self.label}: {text}")
+    def note(self, text: str) -> None:
+        self.progress.console.print(f"{self.label}  {text}")
 
     def logged(self, record: dict[str, Any]) -> None:
         speed = f"{record['tokens_per_second'] / 1000:.1f}k tok/s"

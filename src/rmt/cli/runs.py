@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rmt.cli.arguments import Parser
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, RMTError
 
 EXAMPLES = """examples:
   rmt runs
-  rmt runs results/foundation --sort value
+  rmt runs demo --sort value
   rmt runs --json"""
 
 
@@ -38,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(
             f"folder={arguments.folder!r} does not exist; name a folder with runs, or train one first"
         )
-    rows = sorted((row(path.parent) for path in folder.rglob("config.yaml")), key=lambda one: one["run"])
+    rows = sorted(found(folder), key=lambda one: one["run"])
     if arguments.sort != "run":
         rows.sort(key=lambda one: (one[arguments.sort] is None, one[arguments.sort]))
     if arguments.json:
@@ -47,6 +48,15 @@ def main(argv: Sequence[str]) -> int:
         return 0
     show(rows)
     return 0
+
+
+def found(folder: Path) -> Iterator[dict[str, Any]]:
+    """A row for each run below a folder; what cannot be read as one is named and passed over."""
+    for path in folder.rglob("config.yaml"):
+        try:
+            yield row(path.parent)
+        except RMTError as error:
+            print(f"rmt: {str(path.parent)!r} is passed over: {error}", file=sys.stderr)
 
 
 def row(run: Path) -> dict[str, Any]:

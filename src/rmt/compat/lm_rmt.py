@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+import torch
 from torch import Tensor
 
 from rmt.core.config import CacheConfig, MemoryConfig, ModelConfig
@@ -84,6 +85,11 @@ def config_of(
 
 def renamed(state_dict: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """The tensors of an original state dict under our names."""
+    tied = state_dict.get("crit.out_layers.0.weight", state_dict[EMBEDDING])
+    if not torch.equal(tied, state_dict[EMBEDDING]):
+        raise CheckpointError(
+            "'crit.out_layers.0.weight' is not the embedding: untied output layers cannot be imported"
+        )
     for name, tensor in state_dict.items():
         layer = re.match(r"layers\.(\d+)\.(.*)", name)
         if name in DERIVED:

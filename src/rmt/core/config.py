@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rmt.config import option, positive
+from rmt.config import check_fields, option, positive
 from rmt.errors import ConfigError
 
 
@@ -22,6 +22,7 @@ class MemoryConfig:
     sees_cache: bool = option(False, "memory tokens may attend to the cache")
 
     def __post_init__(self) -> None:
+        check_fields(self, "memory")
         positive("memory.size", self.size, zero=True)
         if self.write and not self.recurrent:
             raise ConfigError(
@@ -37,6 +38,7 @@ class CacheConfig:
     scope: Literal["tokens", "all"] = option("tokens", "cache tokens only, or memory positions too")
 
     def __post_init__(self) -> None:
+        check_fields(self, "cache")
         positive("cache.size", self.size, zero=True)
 
 
@@ -62,6 +64,7 @@ class ModelConfig:
     cache: CacheConfig = option(CacheConfig(), "cache of hidden states")
 
     def __post_init__(self) -> None:
+        check_fields(self, "model")
         for name in ("vocabulary", "layers", "heads", "head_width", "width", "inner_width"):
             positive(f"model.{name}", getattr(self, name))
         if not 0 <= self.dropout < 1:

@@ -68,9 +68,11 @@ class SegmentModel(nn.Module):
         """Read one segment (B, L).
 
         `lengths` (B,) makes the batch ragged: the other tokens of a row, on its `padding` side, do not
-        exist, and a row of length zero keeps its state. `attention` also returns the attention weights.
+        exist. A row of no tokens keeps its state. `attention` also returns the attention weights.
         """
         require_same_batch(tokens, state)
+        if tokens.shape[1] == 0:
+            return Output(self.embedding.logits(self.embedding(tokens)), state)
         valid = self.valid(tokens, lengths, padding)
         x = self.memory.wrap(self.embedding(tokens), state)
         spans = self.spans(tokens.shape[1])
@@ -107,6 +109,10 @@ class SegmentModel(nn.Module):
             place = place.flip(0)
         elif padding != "right":
             raise ConfigError(f"padding={padding!r} is not right or left")
+        if lengths.min() < 0 or lengths.max() > tokens.shape[1]:
+            raise ConfigError(
+                f"lengths={lengths.tolist()} must be 0 to {tokens.shape[1]}, the length of the rows"
+            )
         return place < lengths[:, None]
 
     def require_order_of_reading(self, what: str) -> None:

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from rmt.core.model import SegmentModel
 from rmt.core.unroll import unroll
+from rmt.errors import ConfigError
 from rmt.evaluate.generate import generate
 from rmt.tasks.task import Batch, Task
 
@@ -55,6 +56,10 @@ def evaluate(
         progress(sum(part.sequences for part in sums), total)
     model.train(was_training)
     whole = Sums(*(sum(column) for column in zip(*sums, strict=True)))
+    if not whole.characters:
+        raise ConfigError(
+            f"the {total} examples of split {split!r} of task {task.name!r} have no answer to count"
+        )
     metrics = {
         "accuracy": whole.right / whole.characters,
         "sequence_accuracy": whole.right_sequences / whole.sequences,

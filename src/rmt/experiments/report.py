@@ -19,6 +19,7 @@ HEADINGS = (
     "memory",
     "cache",
     "depth",
+    "recipe",
     "ours",
     "original metric",
     "steps",
@@ -26,6 +27,7 @@ HEADINGS = (
     "seconds",
     "paper",
 )
+INCIDENTAL = ("seed", "device", "compile", "threads")  # what runs of one setting may differ in
 Result = dict[str, Any]
 
 
@@ -38,6 +40,8 @@ class Group(NamedTuple):
     memory: int
     cache: int
     depth: str
+    recipe: str
+    settings: str  # the whole configuration but for what seeds and machines may differ in
 
 
 def read_results(paths: Iterable[Path]) -> list[Result]:
@@ -88,11 +92,15 @@ def group_of(result: Result) -> Group:
         model["memory"]["size"],
         model["cache"]["size"],
         str(config["bptt"]["depth"]),
+        result["recipe"],
+        json.dumps({key: value for key, value in config.items() if key not in INCIDENTAL}, sort_keys=True),
     )
 
 
 def row(group: Group, results: list[Result]) -> tuple[str, ...]:
-    published = PUBLISHED.get(Cell(group.task, group.segments, group.model, group.memory or group.cache))
+    cell = Cell(group.task, group.segments, group.model, group.memory or group.cache)
+    config = results[0]["config"]
+    comparable = group.depth == "full" and config["size"] == "paper" and not config["task"]["options"]
     return (
         group.task,
         str(group.segments),
@@ -100,12 +108,13 @@ def row(group: Group, results: list[Result]) -> tuple[str, ...]:
         str(group.memory),
         str(group.cache),
         group.depth,
+        group.recipe,
         spread([result["value"] for result in results]),
         f"{statistics.mean(result['metrics']['original_accuracy'] for result in results):.4f}",
         whole([result["steps"] for result in results]),
         whole([result["samples"] for result in results]),
         whole([result["seconds"] for result in results]),
-        str(published) if published and group.depth == "full" else "–",
+        str(PUBLISHED[cell]) if comparable and cell in PUBLISHED else "–",
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from rmt.config import leaves, to_dict, write_yaml
-from rmt.errors import CheckpointError, ConfigError
+from rmt.errors import CheckpointError, ConfigError, RMTError
 from rmt.train.checkpoint import read_config
 from rmt.train.config import RunConfig
 from rmt.train.log import write_whole
@@ -22,37 +25,62 @@ def train(
 
     The folder is touched only when all settings have proved possible.
     """
-    try:
-        if not restart and (folder / "config.yaml").exists():
-            refuse_other(config, folder)
-            if result := read_result(folder):
-                return result, True
-        loop = Loop(config, folder, observer)
-        prepare(config, folder, restart)
-    except OSError as error:
-        raise ConfigError(
-            f"out={str(folder)!r} cannot be written ({error.strerror}); name another with --out"
-        ) from None
-    return loop.run(), False
+    with ExitStack() as held:
+        try:
+            if not restart and (folder / "config.yaml").exists():
+                refuse_other(config, folder)
+                if result := read_result(folder):
+                    return result, True
+            loop = Loop(config, folder, observer)
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(alone(folder))
+            prepare(config, folder, restart)
+        except OSError as error:
+            raise ConfigError(
+                f"out={str(folder)!r} cannot be written ({error.strerror}); name another with --out"
+            ) from None
+        return loop.run(), False
 
 
 def prepare(config: RunConfig, folder: Path, restart: bool) -> None:
     """A folder that holds this configuration."""
     if restart:
         discard(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "config.yaml", write_yaml(to_dict(config)))
 
 
 def discard(folder: Path) -> None:
-    """Delete a run; anything that is not a run is left alone."""
-    if not folder.exists():
+    """Delete what a run wrote; anything else, in this folder or any other, is left alone."""
+    if not any(folder.iterdir()):
         return
-    if not (folder / "config.yaml").exists():
+    try:
+        read_config(folder)
+    except RMTError:
         raise ConfigError(
             f"out={str(folder)!r} is not a run folder: --restart will not delete it; name another with --out"
-        )
-    shutil.rmtree(folder)
+        ) from None
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    for name in ("result.json", "metrics.jsonl", "config.yaml"):
+        (folder / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a run folder for one process; the lock goes with the process, however that ends."""
+    import fcntl
+
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(place)
+        raise ConfigError(
+            f"out={str(folder)!r} is being trained by another process; wait for it, or name another --out"
+        ) from None
+    try:
+        yield
+    finally:
+        os.close(place)
 
 
 def refuse_other(config: RunConfig, folder: Path) -> None:
@@ -85,9 +113,3 @@ def read_result(folder: Path) -> dict[str, Any]:
             f"{str(path)!r} is damaged ({error}); delete it and run the command again"
         ) from None
     return record
-
-
-def run_folder(path: str | Path) -> Path:
-    """The run folder of a run, or of one of its checkpoints."""
-    path = Path(path)
-    return path.parent.parent if (path / "trainer.json").exists() else path

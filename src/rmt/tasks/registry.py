@@ -28,6 +28,7 @@ TASKS = {
     "quadratic": "rmt.tasks.quadratic:Quadratic",
 }
 ENTRY_POINTS = "rmt.tasks"
+METRICS = ("accuracy", "sequence_accuracy")
 
 
 def make_task(name: str, **options: Any) -> Task:
@@ -79,7 +80,19 @@ def load(name: str, location: str) -> type[Task]:
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(cls.__abstractmethods__))
         raise ConfigError(f"task {name!r}: class {class_name!r} is unfinished; define: {missing}")
+    check_class(name, cls)
     return cls
+
+
+def check_class(name: str, cls: type[Task]) -> None:
+    """Raise for a task class that a run would only stumble over later."""
+    if cls.metric not in METRICS:
+        raise ConfigError(
+            f"task {name!r}: metric={cls.metric!r} is not known; choose from: {', '.join(METRICS)}"
+        )
+    for split in ("train", "valid", "test"):
+        if cls.sizes.get(split, 0) < 1:
+            raise ConfigError(f"task {name!r}: sizes has no examples for split {split!r}; give it at least 1")
 
 
 def check_options(name: str, cls: type[Task], options: dict[str, Any]) -> None:

@@ -186,8 +186,12 @@ def check_examples(task: Task, examples: Examples, count: int) -> None:
                 f"task {task.name!r} drew {name} from {column.min()} to {column.max()}; "
                 f"ids must be 0 to {task.vocabulary - 1}, as vocabulary={task.vocabulary}"
             )
-    if not examples.loss_mask.any():
-        raise ConfigError(f"task {task.name!r} drew no target under the loss; set loss_mask where to learn")
+    wrong = (examples.targets[:, :-1] != examples.tokens[:, 1:]) & examples.loss_mask[:, :-1]
+    if wrong.any():
+        raise ConfigError(
+            f"task {task.name!r} drew a target under the loss that is not the next token: a generated answer "
+            "is read back as input; put it there"
+        )
     if (examples.answer & ~examples.loss_mask).any():
         raise ConfigError(f"task {task.name!r} drew an answer outside of loss_mask; put it under the loss")
 

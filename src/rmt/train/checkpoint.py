@@ -18,6 +18,7 @@ from rmt.config import from_dict, read_yaml
 from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError
 from rmt.train.config import RunConfig
+from rmt.train.log import write_whole
 
 PARTS = ("model", "optimizer", "state")
 
@@ -52,9 +53,7 @@ class Checkpoints:
         self.prune()
 
     def point(self, pointer: str, name: str) -> None:
-        partial = self.folder / f".{pointer}.partial"
-        partial.write_text(name + "\n")
-        os.replace(partial, self.folder / pointer)
+        write_whole(self.folder / pointer, name + "\n")
 
     def named(self, pointer: str) -> str:
         """The checkpoint that `last` or `best` names, or nothing."""
@@ -101,9 +100,9 @@ def write_parts(folder: Path, snapshot: Snapshot) -> None:
             folder / f"{part}.safetensors",
         )
     checksums = {part: checksum(folder / f"{part}.safetensors") for part in PARTS}
-    content = json.dumps(snapshot.trainer, indent=1, allow_nan=False)
     checksums["trainer"] = hashlib.sha256(json.dumps(snapshot.trainer, sort_keys=True).encode()).hexdigest()
-    (folder / "trainer.json").write_text(f'{{"checksums": {json.dumps(checksums)},\n"trainer": {content}}}\n')
+    record = {"checksums": checksums, "trainer": snapshot.trainer}
+    (folder / "trainer.json").write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
     for path in folder.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -152,14 +151,18 @@ def read_config(run: str | Path) -> RunConfig:
     return from_dict(RunConfig, read_yaml(path))
 
 
+def run_folder(path: str | Path) -> Path:
+    """The run folder of a run, or of one of its checkpoints."""
+    path = Path(path)
+    return path.resolve().parent.parent if (path / "trainer.json").exists() else path
+
+
 def load(path: str | Path) -> SegmentModel:
     """The trained model of a run (its best checkpoint, else its last) or of one checkpoint folder."""
-    path = Path(path)
-    single = (path / "trainer.json").exists()
-    run = path.parent.parent if single else path
+    path, run = Path(path), run_folder(path)
     config = read_config(run)
     checkpoints = Checkpoints(run)
-    name = path.name if single else checkpoints.named("best") or checkpoints.named("last")
+    name = path.resolve().name if path != run else checkpoints.named("best") or checkpoints.named("last")
     if not name:
         raise CheckpointError(f"run {str(run)!r} has no checkpoint yet; train it further with rmt train")
     model = SegmentModel(config.model)

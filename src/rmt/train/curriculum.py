@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from rmt.errors import ConfigError
 from rmt.tasks.segments import fits, segment_length
@@ -10,11 +11,11 @@ from rmt.tasks.task import Task
 from rmt.train.config import CurriculumConfig
 
 
-class Stage:
-    """What a stage trains on: a task, and the length of the segments it is cut into."""
+class Stage(NamedTuple):
+    """What a stage trains on."""
 
-    def __init__(self, task: Task, length: int):
-        self.task, self.length = task, length
+    task: Task
+    length: int  # tokens per segment
 
 
 class Curriculum:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rmt.config import to_dict
-from rmt.errors import RMTError
+from rmt.errors import ConfigError, RMTError
 from rmt.evaluate.evaluate import evaluate
 from rmt.tasks.registry import make_task
 from rmt.tasks.segments import segment_length
@@ -17,6 +17,8 @@ from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, TaskConfig
 from rmt.train.log import MetricsLog, environment, write_json
 from rmt.train.trainer import Trainer, Update
+
+PATIENCE = 1000  # batches without anything to learn before a run gives up
 
 
 class Diverged(RMTError):
@@ -28,7 +30,9 @@ class Diverged(RMTError):
 class Observer(Protocol):
     """Whoever watches a run: a progress bar, a test."""
 
-    def message(self, text: str) -> None: ...
+    def note(self, text: str) -> None: ...
+
+    def warning(self, text: str) -> None: ...
 
     def logged(self, record: dict[str, Any]) -> None: ...
 
@@ -55,6 +59,7 @@ class Loop:
         self.pending: list[Update] = []
         self.mark = time.perf_counter()
         self.tokens = 0
+        self.barren = 0  # batches in a row without anything to learn
 
     def run(self) -> dict[str, Any]:
         """Train to the last step or to the target, test the best checkpoint, write result.json."""
@@ -69,12 +74,12 @@ class Loop:
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
-        snapshot = self.checkpoints.newest(self.observer.message)
+        snapshot = self.checkpoints.newest(self.observer.warning)
         if snapshot is not None:
             self.trainer.restore(snapshot)
-            self.observer.message(f"resuming at step {self.trainer.step}")
+            self.observer.note(f"resuming at step {self.trainer.step}")
         elif self.checkpoints.steps():
-            self.observer.message("no checkpoint is whole: starting anew")
+            self.observer.warning("no checkpoint is whole: starting anew")
         self.checkpoints.rewind(self.trainer.step, self.trainer.best_step)
         self.log.rewind(self.trainer.step)
 
@@ -84,10 +89,17 @@ class Loop:
         self.trainer.batches += 1
         self.trainer.samples += len(batch.tokens)
         self.tokens += batch.tokens.numel()
+        before = self.trainer.step
         for update in self.trainer.updates(batch):
             self.pending.append(update)
             if self.trainer.step >= budget:
-                return
+                break
+        self.barren = self.barren + 1 if self.trainer.step == before else 0
+        if self.barren == PATIENCE:
+            raise ConfigError(
+                f"{PATIENCE} batches of task {self.task.name!r} in a row have no target under the loss; "
+                "set loss_mask where there is something to learn"
+            )
 
     def between(self, before: int, final: bool) -> None:
         """What is due between two sequences: log, promote, evaluate, save."""
@@ -97,16 +109,20 @@ class Loop:
             return final or before // every != step // every
 
         if due(train.log_every) or due(train.evaluate_every) or due(train.save_every):
-            self.write_log()
+            self.check()
+            self.promote(self.write_log())
         best = due(train.evaluate_every) and self.evaluate()
         if best or due(train.save_every):
             self.checkpoints.save(step, self.trainer.snapshot(), best)
 
-    def write_log(self) -> None:
-        """Fetch the pending updates from the device, check them, write their mean."""
+    def check(self) -> None:
+        """Fetch the pending updates from the device and stop at the first that is not a number."""
         for step, update in enumerate(self.pending, self.trainer.step - len(self.pending) + 1):
             self.require_finite("loss", float(update.loss), step)
             self.require_finite("gradient_norm", float(update.norm), step)
+
+    def write_log(self) -> float:
+        """Write the mean of the pending updates and forget them; returns their accuracy."""
         counted = sum(update.counted for update in self.pending)
         accuracy = sum(int(update.correct) for update in self.pending) / counted
         elapsed = time.perf_counter() - self.mark
@@ -123,11 +139,14 @@ class Loop:
         }
         self.log.write(record)
         self.observer.logged(record)
-        if self.trainer.curriculum.trained(accuracy):
-            self.observer.message(
-                f"promoted to stage {self.trainer.curriculum.number} at step {self.trainer.step}"
-            )
         self.pending, self.tokens, self.mark = [], 0, time.perf_counter()
+        return accuracy
+
+    def promote(self, accuracy: float) -> None:
+        """Go on to the next stage of the curriculum if the training accuracy has earned it."""
+        if self.trainer.curriculum.trained(accuracy):
+            number = self.trainer.curriculum.number
+            self.observer.note(f"promoted to stage {number} at step {self.trainer.step}")
 
     def require_finite(self, name: str, value: float, step: int) -> None:
         if not math.isfinite(value):

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.utils._triton import has_triton
 
 from rmt.core.model import Output, SegmentModel
-from rmt.errors import ConfigError
 from rmt.tasks.segments import Segment, cut
 from rmt.tasks.task import Batch, Task
 from rmt.train.bptt import Plan, Window, replay, windows
@@ -21,6 +20,7 @@ from rmt.train.capture import Recorder
 from rmt.train.checkpoint import Snapshot
 from rmt.train.config import RunConfig
 from rmt.train.curriculum import Curriculum
+from rmt.train.device import device_of
 from rmt.train.objective import score
 from rmt.train.optim import Rate, build_optimizers
 
@@ -46,9 +46,7 @@ class Trainer:
 
     def __init__(self, config: RunConfig, task: Task):
         self.config, self.task = config, task
-        if config.device == "cuda" and not torch.cuda.is_available():
-            raise ConfigError("device=cuda: there is no CUDA device here; use cpu or auto")
-        self.fabric = Fabric(accelerator=config.device, devices=1, precision=config.precision)
+        self.fabric = Fabric(accelerator=device_of(config.device), devices=1, precision=config.precision)
         on_gpu = self.fabric.device.type == "cuda"
         if on_gpu:
             torch.set_float32_matmul_precision("high")
@@ -62,13 +60,17 @@ class Trainer:
         # Fabric hands every output back in float32: too coarse for the memory of a model of doubles.
         self.wrapped: nn.Module = self.model if config.precision == "64-true" else set_up[0]
         self.fast = config.compile == "auto" and on_gpu
-        self.differentiate = Recorder(self.gradients, self.model, self.fast)
+        recorded = (
+            self.fast and not config.bptt.checkpoint
+        )  # recomputing sets the random state: not recordable
+        self.differentiate = Recorder(self.gradients, self.model, recorded)
         if self.fast and has_triton():
             for layer in self.model.backbone.layers:
                 layer.compile(dynamic=False)
         self.rate = Rate(config.rate, config.train.steps)
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
         self.train_set = task.split("train") if config.task.source == "fixed" else None
+        self.order = (-1, torch.empty(0))  # epoch, order of the fixed training set in it
         self.step = self.batches = self.samples = 0
         self.seconds = 0.0
         self.best, self.best_step = -1.0, 0  # below every metric
@@ -79,23 +81,29 @@ class Trainer:
         size, stage = self.config.train.batch, self.curriculum.stage
         if self.train_set is None:
             return stage.task.fresh(size, self.batches, self.config.seed)
-        rows = torch.arange(self.batches * size, (self.batches + 1) * size)
-        total = len(self.train_set.tokens)
+        count, total = (
+            torch.arange(self.batches * size, (self.batches + 1) * size),
+            len(self.train_set.tokens),
+        )
+        rows, epochs = count % total, count // total
         if self.config.task.shuffle:
-            rows = torch.stack([self.shuffled(int(row) // total, total)[row % total] for row in rows])
-        return Batch(*(column[rows % total] for column in self.train_set))
+            orders = [self.shuffled(int(epoch), total)[rows[epochs == epoch]] for epoch in epochs.unique()]
+            rows = torch.cat(orders)
+        return Batch(*(column[rows] for column in self.train_set))
 
     def shuffled(self, epoch: int, total: int) -> Tensor:
         """The order of the fixed training set in an epoch, kept until the next is asked for."""
-        if getattr(self, "_order", (-1,))[0] != epoch:
+        if self.order[0] != epoch:
             generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + epoch)
-            self._order = (epoch, torch.randperm(total, generator=generator))
-        return self._order[1]
+            self.order = (epoch, torch.randperm(total, generator=generator))
+        return self.order[1]
 
     def updates(self, batch: Batch) -> Iterator[Update]:
-        """Train on one batch of sequences; yields after every optimizer update."""
+        """Train on one batch of sequences; yields after every optimizer update, if there is a loss at all."""
         length = self.curriculum.stage.length
         counts = [int(part.sum()) for part in batch.loss_mask.split(length, dim=1)]
+        if not any(counts):
+            return
         total = torch.tensor(float(sum(counts)))
         whole = Segment(batch.tokens, batch.targets, batch.loss_mask)
         inputs = self.fabric.to_device((total, *whole))

@@ -1,0 +1,232 @@
+"""Vocabularies of text: words, bytes or characters to token ids and back.
+
+A vocabulary is a list of symbols; a symbol's place is its id. Word vocabularies are made as Transformer-XL
+makes them: `<eos>` first, then words by falling frequency, ties by first appearance, no lowercasing.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from rmt.errors import DataError, unknown
+from rmt.tasks.files import Piece, byte_blocks, line_blocks, text_blocks
+
+END, UNKNOWN = "<eos>", "<unk>"
+FILE = "vocabulary.json"
+
+
+class Encoded(NamedTuple):
+    """The ids of a block of text, and how many of them stand for a word that the vocabulary does not have."""
+
+    ids: np.ndarray  # (n,) int64
+    unknown: int = 0
+
+
+class Vocabulary(ABC):
+    """Symbols and their ids 0 to size - 1."""
+
+    kind: ClassVar[str]
+    from_train_only: ClassVar[bool]  # else symbols are those of all splits
+
+    def __init__(self, symbols: Sequence[Any]):
+        self.symbols = list(symbols)
+        if not self.symbols or len(set(self.symbols)) < len(self.symbols):
+            raise DataError(f"a vocabulary of {len(self)} {self.kind} must have symbols, each of them once")
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    @staticmethod
+    @abstractmethod
+    def blocks(piece: Piece) -> Iterator[Any]:
+        """A piece of a file, in blocks that can be encoded one by one."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, blocks: Iterable[Any]) -> Vocabulary:
+        """The vocabulary of a text given in blocks."""
+
+    @abstractmethod
+    def encode(self, block: Any) -> Encoded:
+        """The ids of a block; a symbol it does not have is an error, or `<unk>` where words have that."""
+
+    @abstractmethod
+    def decode(self, ids: Iterable[int]) -> str | bytes:
+        """The text of ids."""
+
+    def write(self, file: Path) -> None:
+        text = json.dumps({"tokens": self.kind, "symbols": self.symbols}, ensure_ascii=False)
+        file.write_text(text, encoding="utf-8")
+
+
+class Words(Vocabulary):
+    """Words between white space, `<eos>` behind every line; an `<eos>` in the text is the same symbol."""
+
+    kind = "words"
+    from_train_only = True
+
+    blocks = staticmethod(line_blocks)
+
+    @classmethod
+    def of(cls, blocks: Iterable[str]) -> Words:
+        counts: Counter[str] = Counter()
+        for block in blocks:
+            counts.update(words_of(block))
+        del counts[END]
+        return cls([END, *(word for word, _ in counts.most_common())])
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        return {word: id for id, word in enumerate(self.symbols)}
+
+    def encode(self, block: str) -> Encoded:
+        words = words_of(block)
+        ids = np.array([self.ids.get(word, -1) for word in words], dtype=np.int64)
+        missing = np.flatnonzero(ids < 0)
+        if missing.size and UNKNOWN not in self.ids:
+            raise DataError(
+                f"word {words[missing[0]]!r} is not in the vocabulary, which has no {UNKNOWN}; "
+                f"replace rare words by {UNKNOWN}, or use --tokens characters or bytes"
+            )
+        ids[missing] = self.ids.get(UNKNOWN, -1)
+        return Encoded(ids, int(missing.size))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        lines: list[list[str]] = [[]]
+        for id in ids:
+            if self.symbols[id] == END:
+                lines.append([])
+                continue
+            lines[-1].append(self.symbols[id])
+        return "\n".join(map(" ".join, lines))
+
+
+class Codes(Vocabulary):
+    """Symbols that are numbers themselves, in rising order."""
+
+    from_train_only = False
+    limit: ClassVar[int]  # codes are below it
+
+    @staticmethod
+    @abstractmethod
+    def codes(block: Any) -> np.ndarray:
+        """The number of every symbol of a block, (n,)."""
+
+    @classmethod
+    def of(cls, blocks: Iterable[Any]) -> Codes:
+        seen = np.zeros(cls.limit, dtype=bool)
+        for block in blocks:
+            seen[cls.codes(block)] = True
+        return cls([cls.symbol(code) for code in np.flatnonzero(seen).tolist()])
+
+    @staticmethod
+    @abstractmethod
+    def symbol(code: int) -> Any:
+        """The symbol with a number."""
+
+    @abstractmethod
+    def code(self, symbol: Any) -> int:
+        """The number of a symbol."""
+
+    @cached_property
+    def ids(self) -> np.ndarray:
+        """The id of every number, -1 where there is none."""
+        table = np.full(self.limit, -1, dtype=np.int64)
+        table[[self.code(symbol) for symbol in self.symbols]] = np.arange(len(self))
+        return table
+
+    def encode(self, block: Any) -> Encoded:
+        codes = self.codes(block)
+        ids = self.ids[codes]
+        if ids.size and ids.min() < 0:
+            symbol = self.symbol(int(codes[np.argmin(ids)]))
+            raise DataError(f"{self.kind[:-1]} {symbol!r} is not in the vocabulary; leave out --vocabulary")
+        return Encoded(ids)
+
+
+class Bytes(Codes):
+    """The bytes that occur, as in the paper's enwik8; symbols are their values."""
+
+    kind, limit = "bytes", 256
+
+    blocks = staticmethod(byte_blocks)
+
+    @staticmethod
+    def codes(block: bytes) -> np.ndarray:
+        return np.frombuffer(block, dtype=np.uint8)
+
+    @staticmethod
+    def symbol(code: int) -> int:
+        return code
+
+    def code(self, symbol: int) -> int:
+        return symbol
+
+    def decode(self, ids: Iterable[int]) -> bytes:
+        return bytes(self.symbols[id] for id in ids)
+
+
+class Characters(Codes):
+    """The characters that occur in a UTF-8 text."""
+
+    kind, limit = "characters", 0x110000
+
+    blocks = staticmethod(text_blocks)
+
+    @staticmethod
+    def codes(block: str) -> np.ndarray:
+        return np.frombuffer(block.encode("utf-32-le"), dtype="<u4")
+
+    @staticmethod
+    def symbol(code: int) -> str:
+        return chr(code)
+
+    def code(self, symbol: str) -> int:
+        return ord(symbol)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return "".join(self.symbols[id] for id in ids)
+
+
+KINDS: dict[str, type[Vocabulary]] = {kind.kind: kind for kind in (Words, Bytes, Characters)}
+
+
+def vocabulary_kind(name: str) -> type[Vocabulary]:
+    """The class of `words`, `bytes` or `characters`."""
+    if name not in KINDS:
+        raise unknown("kind of tokens", name, KINDS)
+    return KINDS[name]
+
+
+def read_vocabulary(place: Path) -> Vocabulary:
+    """The vocabulary of a prepared corpus: its folder, or its file `vocabulary.json`."""
+    file = place / FILE if place.is_dir() else place
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return KINDS[content["tokens"]](content["symbols"])
+    except FileNotFoundError:
+        raise DataError(
+            f"vocabulary {str(file)!r} does not exist; name a folder of rmt data prepare"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{str(file)!r} is not a vocabulary; name a folder of rmt data prepare") from None
+
+
+def words_of(block: str) -> list[str]:
+    """The words of whole lines, `<eos>` behind each line; the last line may lack its line break."""
+    lines = block.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    words = []
+    for line in lines:
+        words += line.split()
+        words.append(END)
+    return words

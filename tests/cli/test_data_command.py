@@ -1,0 +1,138 @@
+"""`rmt data get`, `rmt data prepare` and `rmt data check`."""
+
+from pathlib import Path
+
+import pytest
+
+from rmt.tasks import corpora
+from rmt.tasks.corpora import Known
+from tests.cli.command import rmt
+
+# files in the current folder
+TEXTS = {
+    "book.txt": b"".join(b"line %d of a book\n" % number for number in range(200)),
+    "empty.txt": b"",
+    "junk.txt": b"text " * 100 + b"\0",
+    "latin.txt": b"\xe9" * 100,
+    "wiki/train.txt": b"a <unk>\n",
+    "wiki/valid.txt": b"a b\n",
+    "plain/train.txt": b"a\n",
+    "plain/test.txt": b"b\n",
+    "short/enwik8": b"x" * 1000,
+    "short/wiki.test.tokens": b"a\n",
+}
+
+# command: what the line has to say, in this order
+MISTAKES = {
+    "get enwik9": ["unknown corpus 'enwik9'", "did you mean 'enwik8'?"],
+    "get": ["NAME", "see rmt data get --help"],
+    "get enwik8 --path no.zip": ["path='no.zip'", "not a file", "enwik8.zip"],
+    "get enwik8 --path book.txt": ["book.txt", "not a whole zip archive", "get it again"],
+    "prepare wikitext2": ["unknown corpus 'wikitext2'", "did you mean 'wikitext-2'?"],
+    "prepare no/book.txt": ["'no/book.txt' does not exist", "name a text file"],
+    "prepare enwik8": ["'data/enwik8' has no enwik8", "rmt data get enwik8", "--path"],
+    "prepare enwik8 --path short": ["1,000 bytes", "100,000,000", "rmt data prepare short/enwik8"],
+    "prepare wikitext-2 --path short": ["test tokens of wikitext-2", "2 instead of 245,569", "whole"],
+    "prepare book.txt --path other.txt": ["path='other.txt' has no effect", "leave it out"],
+    "prepare book.txt --tokens word": ["unknown kind of tokens 'word'", "did you mean 'words'?"],
+    "prepare book.txt --tokens words": ["book.txt", "word '181'", "no <unk>", "--tokens characters or bytes"],
+    "prepare book.txt --vocabulary no": ["vocabulary 'no' does not exist", "rmt data prepare"],
+    "prepare book.txt --vocabulary book.txt": ["'book.txt' is not a vocabulary", "rmt data prepare"],
+    "prepare plain --tokens words": ["plain/test.txt", "word 'b'", "no <unk>"],
+    "prepare empty.txt": ["'empty.txt' is empty", "put its text there"],
+    "prepare junk.txt --tokens characters": ["'junk.txt'", "NUL byte at byte 500", "--tokens bytes"],
+    "prepare latin.txt --tokens characters": ["'latin.txt'", "invalid UTF-8 at byte 0", "--tokens bytes"],
+    "prepare book.txt --out wiki": ["out='wiki' exists", "not a prepared corpus", "another folder"],
+    "prepare book.txt --out wiki --force": ["out='wiki' exists", "not a prepared corpus"],
+    "prepare book.txt --out book.txt/x": ["out='book.txt/x' cannot be written", "another folder"],
+    "check wiki": ["'wiki' is not a prepared corpus", "rmt data prepare"],
+    "check book.txt": ["'book.txt' is not a prepared corpus"],
+}
+
+
+@pytest.fixture(autouse=True)
+def texts(empty_folder):
+    for name, content in TEXTS.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_bytes(content)
+
+
+def everything():
+    return sorted(map(str, Path().rglob("*")))
+
+
+@pytest.mark.parametrize("command", MISTAKES)
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(capsys, command):
+    before = everything()
+    code, out, err = rmt(capsys, f"data {command}")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    places = [err.find(part) for part in MISTAKES[command]]
+    assert -1 not in places, err
+    assert places == sorted(places)
+    assert everything() == before
+
+
+@pytest.mark.parametrize("command", ["get", "prepare", "check"])
+def test_the_help_shows_examples(capsys, command):
+    code, out, err = rmt(capsys, f"data {command} --help")
+    assert (code, err) == (0, "")
+    assert f"usage: rmt data {command}" in out
+    assert f"rmt data {command}" in out[out.index("examples:") :]
+
+
+def test_a_text_is_prepared_and_checked(capsys):
+    code, out, err = rmt(capsys, "data prepare book.txt")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "data/book.txt-bytes: book.txt, 21 bytes, uint16"
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["train", "valid", "test"]
+    counts = [int(line.split()[1].replace(",", "")) for line in out.splitlines()[1:]]
+    assert sum(counts) == len(TEXTS["book.txt"])
+    assert rmt(capsys, "data check data/book.txt-bytes") == (0, out, "")
+    assert rmt(capsys, "data prepare book.txt") == (0, out, "")
+
+
+def test_unknown_words_and_missing_splits_are_said(capsys):
+    out = rmt(capsys, "data prepare wiki --tokens words").out
+    assert "valid             3 tokens  1 words not in the vocabulary (<unk>)" in out
+    assert "note: no test split" in out
+
+
+def test_another_corpus_needs_force(capsys):
+    rmt(capsys, "data prepare book.txt --out made")
+    code, out, err = rmt(capsys, "data prepare latin.txt --out made")
+    assert (code, out) == (2, "")
+    assert err.startswith(
+        "rmt: out='made' has another corpus; name another folder, or replace it with --force"
+    )
+    assert rmt(capsys, "data prepare latin.txt --out made --force").code == 0
+
+
+def test_a_damaged_corpus_is_one_line_that_names_the_file(capsys):
+    rmt(capsys, "data prepare book.txt --out made")
+    Path("made/valid.bin").write_bytes(b"\0")
+    code, out, err = rmt(capsys, "data check made")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "'made/valid.bin' is damaged" in err
+
+
+def test_no_network_is_one_line_that_says_what_to_do(capsys, monkeypatch):
+    offline = Known("enwik8", "bytes", "http://127.0.0.1:9/enwik8.zip", ("enwik8",))
+    monkeypatch.setitem(corpora.CORPORA, "enwik8", offline)
+    before = everything()
+    code, out, err = rmt(capsys, "data get enwik8")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "put enwik8.zip into 'data/enwik8' yourself and run rmt data get enwik8 again" in err
+    assert everything() == before
+
+
+def test_a_copy_is_unpacked_and_the_next_step_told(capsys, monkeypatch):
+    import zipfile
+
+    with zipfile.ZipFile("copy.zip", "w") as archive:
+        archive.writestr("enwik8", TEXTS["book.txt"])
+    here = Known("enwik8", "bytes", "http://127.0.0.1:9/enwik8.zip", ("enwik8",))
+    monkeypatch.setitem(corpora.CORPORA, "enwik8", here)
+    code, out, err = rmt(capsys, "data get enwik8 --path copy.zip")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == "next: rmt data prepare enwik8"
+    assert rmt(capsys, "data prepare enwik8").code == 0
