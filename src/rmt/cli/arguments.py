@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import difflib
+from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from rmt.config import Leaf, choices, leaves, parse, read_yaml, typed
+from rmt.config import Leaf, choices, leaves, parse, read_yaml, typed, write_yaml
 from rmt.errors import ConfigError, unknown
 from rmt.train.config import RunConfig
 
@@ -46,6 +47,45 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; see {self.prog} --help")
 
 
+def command(prog: str, description: str, examples: str) -> Parser:
+    """The parser of a command with a handful of options, which a YAML file can give, too."""
+    parser = Parser(
+        prog=prog,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_config_file(parser, "options from a YAML file; the command line goes first")
+    return parser
+
+
+def add_config_file(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("--config", metavar="FILE", help=help)
+    parser.add_argument("--print_config", action="store_true", help="print the whole configuration and exit")
+
+
+def parsed(parser: Parser, argv: Sequence[str]) -> argparse.Namespace | None:
+    """The arguments of a `command`, or nothing after printing them for --print_config."""
+    arguments = parser.parse_args(argv)
+    if arguments.config:
+        values, known = read_yaml(arguments.config), vars(arguments).keys() - {"config", "print_config"}
+        for name, value in values.items():
+            if name not in known:
+                raise unknown("key", str(name), known)
+            if isinstance(value, (dict, list)):
+                raise ConfigError(f"{name}={value!r} in {arguments.config!r} must be one value")
+        parser.set_defaults(**values)
+        arguments = parser.parse_args(argv)
+    if arguments.print_config:
+        values = {
+            name: value for name, value in vars(arguments).items() if name not in ("config", "print_config")
+        }
+        print(write_yaml(values), end="")
+        return None
+    return arguments
+
+
 def add_config_arguments(parser: argparse.ArgumentParser) -> None:
     """Options for every field of `RunConfig`, short forms first."""
     by_name = {leaf.name: leaf for leaf in leaves(RunConfig)}
@@ -67,10 +107,7 @@ def add_config_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="an option of the task",
     )
-    parser.add_argument(
-        "--config", metavar="FILE", help="settings from a YAML file; the command line goes first"
-    )
-    parser.add_argument("--print_config", action="store_true", help="print the whole configuration and exit")
+    add_config_file(parser, "settings from a YAML file; the command line goes first")
 
 
 def text(leaf: Leaf) -> str:

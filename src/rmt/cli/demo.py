@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rmt.cli.arguments import Parser
+from rmt.cli.arguments import command, parsed
 from rmt.errors import ConfigError, RMTError
 
 EXAMPLES = """examples:
@@ -17,18 +17,18 @@ EXAMPLES = """examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = Parser(
-        prog="rmt demo",
-        description="Train three models on copy over three segments on the CPU, and show what they learned.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = command(
+        "rmt demo",
+        "Train three models on copy over three segments on the CPU, and show what they learned.",
+        EXAMPLES,
     )
     parser.add_argument("--out", default="demo", help="folder for the runs and the picture (default: demo)")
     parser.add_argument("--steps", type=int, default=500, help="updates per model (default: 500)")
     parser.add_argument("--restart", action="store_true", help="train anew")
     parser.add_argument("--quiet", action="store_true", help="print the results only")
-    arguments = parser.parse_args(argv)
+    arguments = parsed(parser, argv)
+    if arguments is None:
+        return 0
     if arguments.steps < 1:
         raise ConfigError(f"steps={arguments.steps} must be above 0")
     folder, start = Path(arguments.out), time.perf_counter()

@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from rmt.cli.arguments import Parser, one_of
+from rmt.cli.arguments import command, one_of, parsed
 from rmt.errors import ConfigError
 
 EXAMPLES = """examples:
@@ -16,12 +16,10 @@ EXAMPLES = """examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = Parser(
-        prog="rmt evaluate",
-        description="Strict free-running accuracy, teacher-forced accuracy and the original's metric.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = command(
+        "rmt evaluate",
+        "Strict free-running accuracy, teacher-forced accuracy and the original's metric.",
+        EXAMPLES,
     )
     parser.add_argument("run", metavar="RUN", help="run folder, or one checkpoint in it")
     parser.add_argument("--split", default="test", help="train, valid or test (default: test)")
@@ -30,7 +28,10 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--batch", type=int, default=500, help="sequences at a time (default: 500)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    arguments = parser.parse_args(argv)
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    arguments = parsed(parser, argv)
+    if arguments is None:
+        return 0
     one_of(arguments.split, ["train", "valid", "test"], "split")
     one_of(arguments.device, ["auto", "cpu", "cuda"], "device")
     for name in ("samples", "segments", "batch"):
@@ -47,6 +48,7 @@ def main(argv: Sequence[str]) -> int:
 
 def measure(arguments: argparse.Namespace) -> dict[str, float]:
     """The metrics of a run."""
+    from rmt.cli.progress import counting
     from rmt.evaluate.evaluate import evaluate
     from rmt.tasks.segments import segment_length
     from rmt.train.checkpoint import load, read_config, run_folder
@@ -55,11 +57,13 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
 
     config = read_config(run_folder(arguments.run))
     task = build_task(config.task)
-    return evaluate(
-        load(arguments.run).to(device_of(arguments.device)),
-        task,
-        segment_length(task.total_length, arguments.segments or config.task.segments),
-        split=arguments.split,
-        samples=arguments.samples,
-        batch=arguments.batch,
-    )
+    with counting(f"{task.name}, {arguments.split}", arguments.quiet) as progress:
+        return evaluate(
+            load(arguments.run).to(device_of(arguments.device)),
+            task,
+            segment_length(task.total_length, arguments.segments or config.task.segments),
+            split=arguments.split,
+            samples=arguments.samples,
+            batch=arguments.batch,
+            progress=progress,
+        )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -81,6 +83,18 @@ class Bar(Quiet):
 
     def testing(self, done: int, total: int) -> None:
         self.progress.update(self.bar, description=f"{self.label} (test)", completed=done, total=total)
+
+
+@contextmanager
+def counting(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A function that shows how much of a long work is done, in a terminal."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda done, total: None
+        return
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task(label, total=None)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)
 
 
 def scores(record: dict[str, Any]) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from rmt.cli.arguments import Parser
+from rmt.cli.arguments import command, parsed
 
 EXAMPLES = """examples:
   rmt report runs
@@ -14,17 +13,17 @@ EXAMPLES = """examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = Parser(
-        prog="rmt report",
-        description="A Markdown table of results: means over seeds, the paper's numbers in the last column.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = command(
+        "rmt report",
+        "A Markdown table of results: means over seeds, the paper's numbers in the last column.",
+        EXAMPLES,
     )
     parser.add_argument(
         "results", metavar="PATH", nargs="*", default=["runs"], help="run folders or .jsonl files"
     )
-    arguments = parser.parse_args(argv)
+    arguments = parsed(parser, argv)
+    if arguments is None:
+        return 0
     from rmt.experiments.report import markdown, read_results, table
 
     print(markdown(table(read_results(Path(path) for path in arguments.results))))

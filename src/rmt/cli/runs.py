@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rmt.cli.arguments import Parser
+from rmt.cli.arguments import command, parsed
 from rmt.errors import ConfigError, RMTError
 
 EXAMPLES = """examples:
@@ -19,12 +18,10 @@ EXAMPLES = """examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = Parser(
-        prog="rmt runs",
-        description="A table of the runs below a folder.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = command(
+        "rmt runs",
+        "A table of the runs below a folder.",
+        EXAMPLES,
     )
     parser.add_argument(
         "folder", metavar="FOLDER", nargs="?", default="runs", help="where to look (default: runs)"
@@ -33,7 +30,9 @@ def main(argv: Sequence[str]) -> int:
         "--sort", default="run", choices=["run", "task", "value", "steps"], help="column to sort by"
     )
     parser.add_argument("--json", action="store_true", help="print JSON lines")
-    arguments = parser.parse_args(argv)
+    arguments = parsed(parser, argv)
+    if arguments is None:
+        return 0
     folder = Path(arguments.folder)
     if not folder.is_dir():
         raise ConfigError(
