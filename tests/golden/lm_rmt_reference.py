@@ -1,7 +1,7 @@
 """Slow, literal reference of the paper's language model (LM-RMT), for tests only.
 
-Written from shared/FACTS.md §1 (what it computes) and §7 (how its checkpoint is laid out), with nothing taken
-from the package under test. It works on a plain state dict, so that entries may require grad; no dropout.
+Written from a description of what the original computes and how its checkpoints are laid out; nothing is
+taken from the package under test. It works on a plain state dict, so that entries may require grad; no dropout.
 
 Tensors are time-major, as in the original; positions are counted along [cache | read | sequence | write].
 S sequence tokens · B batch · M memory tokens · C cached rows · D width · H heads · E head width
@@ -84,7 +84,7 @@ def empty_cache(state_dict: dict[str, Tensor], batch: int) -> list[Tensor]:
 def attention_mask(
     tokens: int, memories: int, cached: int, *, write: bool, memory_sees_cache: bool
 ) -> Tensor:
-    """The blocked pairs (Q, K), True = blocked, built in the order of §1.3."""
+    """The blocked pairs (Q, K), True = blocked, built as the original does."""
     queries = memories + tokens + (memories if write else 0)
     blocked = torch.ones(queries, cached + queries).triu(diagonal=1 + cached).bool()
     read_rows = slice(0, memories)
@@ -158,7 +158,7 @@ def relative_shift(scores: Tensor) -> Tensor:
     """Transformer-XL's pad-and-reshape on (Q, K, …): column j was distance K-1-j and becomes key j.
 
     A zero column goes in front, the buffer is read again as (K+1, Q), its first row goes away, and the rest
-    is read as (Q, K). What that leaves above the diagonal (keys after the query) is the artefact of §1.4.
+    is read as (Q, K). What that leaves above the diagonal (keys after the query) is the artefact of its shift.
     """
     queries, keys = scores.shape[:2]
     padded = torch.cat([torch.zeros_like(scores[:, :1]), scores], dim=1)  # (Q, K+1, …)
@@ -193,7 +193,7 @@ def random_state_dict(
     memory: int,
     dtype: torch.dtype = torch.float64,
 ) -> dict[str, Tensor]:
-    """A random checkpoint in the layout of §7; no entry is neutral, so that no error can hide.
+    """A random checkpoint in the original layout; no entry is neutral, so that no error can hide.
 
     The output weight is the same tensor as the embedding (tied); `forward` reads the embedding only.
     Without memory tokens there is no `mem_tokens`: a Transformer-XL checkpoint.

@@ -1,4 +1,4 @@
-"""Laws that the reference of LM-RMT itself must obey (shared/FACTS.md §1.3, §1.4, §1.5, §1.7, §7)."""
+"""Laws that the reference of LM-RMT itself must obey."""
 
 import pytest
 import torch

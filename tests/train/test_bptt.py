@@ -17,14 +17,6 @@ KINDS = (*RECURRENT, "transformer_xl")
 DEPTHS = (0, 1, 2, 3)
 
 
-@pytest.fixture(autouse=True)
-def float64() -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
-
-
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_depth_k_is_a_full_unroll_cut_before_segment_tau_minus_k(kind, depth):

@@ -1,0 +1,19 @@
+"""Naive twins are compared to rounding, so they run where rounding is small."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+EXACT = {"laws", "nn", "evaluate", "test_bptt.py"}  # folders and files that build every model in float64
+
+
+@pytest.fixture(autouse=True)
+def float64(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Float64 as the default where a law is tested."""
+    exact = EXACT & set(Path(request.node.path).parts)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if exact else before)
+    yield
+    torch.set_default_dtype(before)
