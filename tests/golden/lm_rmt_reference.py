@@ -1,7 +1,7 @@
 """Slow, literal reference of the paper's language model (LM-RMT), for tests only.
 
 Written from a description of what the original computes and how its checkpoints are laid out; nothing is
-taken from the package under test. It works on a plain state dict, so that entries may require grad; no dropout.
+taken from the package under test. It works on a plain state dict, whose entries may require grad; no dropout.
 
 Tensors are time-major, as in the original; positions are counted along [cache | read | sequence | write].
 S sequence tokens · B batch · M memory tokens · C cached rows · D width · H heads · E head width
@@ -158,7 +158,7 @@ def relative_shift(scores: Tensor) -> Tensor:
     """Transformer-XL's pad-and-reshape on (Q, K, …): column j was distance K-1-j and becomes key j.
 
     A zero column goes in front, the buffer is read again as (K+1, Q), its first row goes away, and the rest
-    is read as (Q, K). What that leaves above the diagonal (keys after the query) is the artefact of its shift.
+    is read as (Q, K). What that leaves above the diagonal (keys after the query) is its artefact.
     """
     queries, keys = scores.shape[:2]
     padded = torch.cat([torch.zeros_like(scores[:, :1]), scores], dim=1)  # (Q, K+1, …)
