@@ -13,8 +13,8 @@ import torch
 
 from rmt.core.presets import PRESETS
 from rmt.experiments.recipe import resolve
+from rmt.train.config import build_task
 from rmt.train.log import environment
-from rmt.train.loop import build_task
 from rmt.train.trainer import Trainer
 
 

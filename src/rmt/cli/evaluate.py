@@ -52,8 +52,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
     from rmt.evaluate.evaluate import evaluate
     from rmt.tasks.segments import segment_length
     from rmt.train.checkpoint import load, read_config, run_folder
+    from rmt.train.config import build_task
     from rmt.train.device import device_of
-    from rmt.train.loop import build_task
 
     config = read_config(run_folder(arguments.run))
     task = build_task(config.task)

@@ -11,13 +11,14 @@ from rmt.analysis.capture import capture
 from rmt.analysis.figures import write_and_read
 from rmt.evaluate.generate import generate
 from rmt.experiments.recipe import resolve
+from rmt.tasks.registry import make_task
 from rmt.tasks.segments import segment_length
+from rmt.tasks.task import Task
 from rmt.train.checkpoint import load
 from rmt.train.config import RunConfig
-from rmt.train.loop import build_task
 
 MODELS = ("baseline", "transformer_xl", "rmt")
-LENGTH, SEGMENTS, STEPS = 8, 3, 500
+LENGTH, SEGMENTS = 8, 3
 
 
 def config(model: str, steps: int) -> RunConfig:
@@ -32,6 +33,12 @@ def config(model: str, steps: int) -> RunConfig:
     )
 
 
+def the_task() -> tuple[Task, int]:
+    """The task of the demonstration and the length of its segments."""
+    task = make_task("copy", length=LENGTH)
+    return task, segment_length(task.total_length, SEGMENTS)
+
+
 class Worked(NamedTuple):
     """One test example, segment by segment."""
 
@@ -43,9 +50,7 @@ class Worked(NamedTuple):
 
 def work_example(folder: Path, models: tuple[str, ...] = MODELS) -> Worked:
     """What each trained model answers to the first test example, generating freely."""
-    settings = config(models[0], STEPS)
-    task = build_task(settings.task)
-    length = segment_length(task.total_length, SEGMENTS)
+    task, length = the_task()
     batch = task.split("test", 1)
     answer = batch.answer[0]
     answers = {}
@@ -62,9 +67,7 @@ def work_example(folder: Path, models: tuple[str, ...] = MODELS) -> Worked:
 
 def picture(folder: Path) -> Path:
     """The trained RMT's attention while it writes the source and while it reads it back, as a PNG."""
-    settings = config("rmt", STEPS)
-    task = build_task(settings.task)
-    length = segment_length(task.total_length, SEGMENTS)
+    task, length = the_task()
     tokens = task.split("test", 1).tokens[0]
     first, second, *_ = capture(load(folder / "rmt"), tokens, length)
     words: Any = tuple(task.render(part.tolist()).split() for part in torch.stack(tokens.split(length)[:2]))

@@ -9,9 +9,8 @@ from rmt.config import from_dict, to_dict, typed
 from rmt.core.config import ModelConfig
 from rmt.core.presets import PRESETS, check_preset
 from rmt.errors import ConfigError
-from rmt.tasks.registry import make_task
 from rmt.tasks.segments import segment_length
-from rmt.train.config import RunConfig, TaskConfig
+from rmt.train.config import RunConfig, TaskConfig, build_task
 
 Settings = dict[str, Any]
 
@@ -69,8 +68,7 @@ def resolve(given: Mapping[str, Any]) -> RunConfig:
     budget = PAPER_BUDGETS.get(given.get("task", {}).get("name", ""), {}) if recipe == "paper" else {}
     settings = merge(RECIPES[recipe], budget, sizes_of(given, recipe, size), given)
     task_config = from_dict(TaskConfig, settings.get("task", {}))
-    length = {} if task_config.length is None else {"length": task_config.length}
-    task = make_task(task_config.name, **task_config.options, **length)
+    task = build_task(task_config)
     parts = preset_settings(name, segment_length(task.total_length, task_config.segments), settings)
     otherwise = merge(to_dict(ModelConfig()), parts, RECIPES[recipe].get("model", {}))
     refuse_needless(name, given.get("model", {}), otherwise)

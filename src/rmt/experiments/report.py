@@ -109,7 +109,7 @@ def row(group: Group, results: list[Result]) -> tuple[str, ...]:
         str(group.cache),
         group.depth,
         group.recipe,
-        spread([result["value"] for result in results]),
+        spread([result["value"] for result in results], len({result["seed"] for result in results})),
         f"{statistics.mean(result['metrics']['original_accuracy'] for result in results):.4f}",
         whole([result["steps"] for result in results]),
         whole([result["samples"] for result in results]),
@@ -118,12 +118,12 @@ def row(group: Group, results: list[Result]) -> tuple[str, ...]:
     )
 
 
-def spread(values: list[float]) -> str:
-    """Mean and sample deviation over seeds, or the one value."""
+def spread(values: list[float], seeds: int) -> str:
+    """Mean and sample deviation over runs of different seeds, or the one value."""
     if len(values) == 1:
         return f"{values[0]:.4f} (1 seed)"
     mean, deviation = statistics.mean(values), statistics.stdev(values)
-    return f"{mean:.4f} ± {deviation:.4f}, least {min(values):.4f} ({len(values)} seeds)"
+    return f"{mean:.4f} ± {deviation:.4f}, least {min(values):.4f} ({seeds} seeds)"
 
 
 def whole(values: list[float]) -> str:

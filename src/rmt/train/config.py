@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rmt.config import between, needless, option, positive
 from rmt.core.config import ModelConfig
 from rmt.errors import ConfigError
+from rmt.tasks.registry import make_task
+
+if TYPE_CHECKING:
+    from rmt.tasks.task import Task
 
 LARGEST_SEED = 2**32 - 1
 
@@ -197,3 +201,9 @@ class RunConfig:
                 "model.positions=relative-lm-rmt cannot generate freely and so cannot be evaluated; "
                 "train with relative (it is for importing checkpoints of the original code)"
             )
+
+
+def build_task(config: TaskConfig) -> Task:
+    """The task of a configuration."""
+    length = {} if config.length is None else {"length": config.length}
+    return make_task(config.name, **config.options, **length)

@@ -10,11 +10,9 @@ from typing import Any, Protocol
 from rmt.config import to_dict
 from rmt.errors import ConfigError, RMTError
 from rmt.evaluate.evaluate import evaluate
-from rmt.tasks.registry import make_task
 from rmt.tasks.segments import segment_length
-from rmt.tasks.task import Task
 from rmt.train.checkpoint import Checkpoints, load
-from rmt.train.config import RunConfig, TaskConfig
+from rmt.train.config import RunConfig, build_task
 from rmt.train.log import MetricsLog, environment, write_json
 from rmt.train.trainer import Trainer, Update
 
@@ -39,12 +37,6 @@ class Observer(Protocol):
     def evaluated(self, record: dict[str, Any]) -> None: ...
 
     def testing(self, done: int, total: int) -> None: ...
-
-
-def build_task(config: TaskConfig) -> Task:
-    """The task of a configuration."""
-    length = {} if config.length is None else {"length": config.length}
-    return make_task(config.name, **config.options, **length)
 
 
 class Loop:
