@@ -7,6 +7,7 @@ processes, so gradients are summed, never averaged.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import warnings
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ def is_first() -> bool:
 
 def launch(device: str, precision: str, batch: int) -> Fabric:
     """A Fabric of all processes, once each has its share of a batch."""
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # the run folder tells it all
     world = world_size()
     if batch % world:
         raise ConfigError(
