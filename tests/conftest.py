@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-EXACT = {"laws", "nn", "evaluate", "test_bptt.py"}  # folders and files that build every model in float64
+EXACT = {"laws", "nn", "evaluate", "infer", "test_bptt.py"}  # where every model is built in float64
 
 
 @pytest.fixture(autouse=True)

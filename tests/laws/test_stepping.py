@@ -70,6 +70,50 @@ def test_pieces_of_any_size_even_none_are_the_whole_segment(positions, pieces):
 
 
 @over(positions=STEPPABLE)
+def test_rows_with_fewer_tokens_step_as_the_ragged_segment(config):
+    model, tokens = build(config), random_tokens(3, 5)
+    state = run(model, random_segments(count=1, batch=3))[0].state
+    lengths, first = torch.tensor([5, 0, 3]), torch.tensor([3, 0, 1])
+    whole = model(tokens, state, lengths)
+    segment = model.open(state)
+    logits = segment.step(tokens[:, :3], first)
+    rest = tokens.gather(1, (first[:, None] + torch.arange(2)).clamp(max=4))
+    more = segment.step(rest, lengths - first)
+    for row, (now, total) in enumerate(zip(first.tolist(), lengths.tolist(), strict=True)):
+        assert_same(logits[row, :now], whole.logits[row, :now])
+        assert_same(more[row, : total - now], whole.logits[row, now:total])
+    assert_same_state(segment.close(), whole.state)
+
+
+@over(positions=STEPPABLE)
+def test_a_row_that_turns_over_is_in_a_new_segment_and_the_others_are_not(config):
+    model, tokens = build(config), random_tokens(2, 6)
+    state, turned = model.initial_state(2), torch.tensor([True, False])
+    segment = model.open(state)
+    segment.step(tokens[:, :3])
+    after = segment.close()
+    segment.turn(turned, after)
+    logits = segment.step(tokens[:, 3:])
+    first = run(model, [tokens[:1, :3], tokens[:1, 3:]])[-1]
+    second = run(model, [tokens[1:]])[-1]
+    assert_same(logits, torch.cat([first.logits, second.logits[:, 3:]]))
+    state = segment.close()
+    for row, alone in enumerate((first, second)):
+        mine = State(state.memory[[row]], tuple(rows[[row]] for rows in state.cache), state.cached[[row]])
+        assert_same_state(mine, alone.state)
+
+
+@over(positions=STEPPABLE)
+def test_a_fork_of_a_segment_is_read_on_in_another_way(config):
+    model, tokens = build(config), random_tokens(2, 5)
+    segment = model.open(model.initial_state(2))
+    segment.step(tokens[:, :2])
+    other = segment.fork()
+    other.step((tokens[:, 2:] + 1) % 12)
+    assert_same(segment.step(tokens[:, 2:]), model(tokens, model.initial_state(2)).logits[:, 2:])
+
+
+@over(positions=STEPPABLE)
 def test_closing_a_segment_without_tokens_returns_the_state_unchanged(config):
     model = build(config)
     state = run(model, random_segments(count=1))[0].state

@@ -32,6 +32,15 @@ class Output(NamedTuple):
     memory_loss: Tensor | None = None  # (), of memory that predicts, only if targets were given
 
 
+class Reading(NamedTuple):
+    """What a segment is read as, before anything is predicted from it."""
+
+    hidden: Tensor  # (B, L, D) tokens only
+    write: Tensor  # (B, M, D), or empty without a write block
+    state: State
+    attention: tuple[Tensor, ...]  # N × (B, H, Q, K), empty tensors unless asked for
+
+
 class SegmentModel(nn.Module):
     """A Transformer that reads one segment at a time and hands its state on."""
 
@@ -88,6 +97,20 @@ class SegmentModel(nn.Module):
             state = self.initial_state(len(tokens)).where(reset, state)
         if tokens.shape[1] == 0:
             return Output(self.embedding.logits(self.embedding(tokens)), state)
+        reading = self.read(tokens, state, lengths, padding, attention)
+        predicted = self.predict(reading.hidden, reading.write, targets, capacities)
+        return Output(predicted[0], reading.state, reading.attention if attention else (), *predicted[1:])
+
+    def read(
+        self,
+        tokens: Tensor,
+        state: State,
+        lengths: Tensor | None = None,
+        padding: Literal["right", "left"] = "right",
+        attention: bool = False,
+    ) -> Reading:
+        """Read one segment (B, L) of at least one token, ragged as in `forward`, and predict nothing."""
+        require_same_batch(tokens, state)
         valid = self.valid(tokens, lengths, padding)
         x = self.memory.wrap(self.embedding(tokens), state)
         spans = self.spans(tokens.shape[1])
@@ -100,8 +123,7 @@ class SegmentModel(nn.Module):
         )
         if lengths is not None:
             after = after.where(lengths > 0, state)
-        predicted = self.predict(hidden, write, targets, capacities)
-        return Output(predicted[0], after, encoded.weights if attention else (), *predicted[1:])
+        return Reading(hidden, write, after, encoded.weights)
 
     def predict(
         self, hidden: Tensor, write: Tensor, targets: Tensor | None, capacities: tuple[int, ...]

@@ -1,15 +1,21 @@
-"""A segment read piece by piece: keys and values are kept, the write block runs once, at the end."""
+"""A segment read piece by piece: keys and values are kept, the write block runs once, at the end.
 
-# B batch · n new tokens · M memory · N layers · D width · V vocabulary
+Rows may be at different places: tokens that a row does not have take no place on its axis, and a row can turn
+over to a new segment while others are still in theirs.
+"""
+
+# B batch · n new tokens · T columns of tokens so far · M memory · C cache · N layers · D width · V vocabulary
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from rmt.core.state import State
+from rmt.nn.attention import KeyValue
 from rmt.nn.backbone import Encoded
 
 if TYPE_CHECKING:
@@ -22,36 +28,101 @@ class OpenSegment:
     def __init__(self, model: SegmentModel, state: State):
         self.model = model
         self.state = state
-        self.length = 0
+        self.length = 0  # T
+        self.exists: Tensor | None = None  # (B, T) which columns a row has; none = all
         spans = model.spans(0, write=False)
         axis = spans.axis(state.cached, None, model.config.memory.sees_cache)
         encoded = model.backbone(model.memory.incoming(state), axis, cache=state.cache)
-        self.past, self.layer_inputs, self.read = encoded.seen, encoded.layer_inputs, encoded.hidden
+        self.past: tuple[KeyValue, ...] = encoded.seen
+        self.layer_inputs: tuple[Tensor, ...] = encoded.layer_inputs  # with a cache, of tokens, too
+        self.read_block: Tensor = encoded.hidden
 
-    def step(self, tokens: Tensor) -> Tensor:
+    def step(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Read the next tokens (B, n); their logits (B, n, V)."""
+        return self.model.embedding.logits(self.read(tokens, lengths))
+
+    def read(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Read the next tokens (B, n), of which rows may have only their first `lengths` (B,): (B, n, D)."""
+        self.append(self.model.valid(tokens, lengths, "right"), tokens)
         self.length += tokens.shape[1]
-        return self.model.embedding.logits(self.advance(self.model.embedding(tokens), write=False).hidden)
+        encoded = self.encode(self.model.embedding(tokens), write=False)
+        self.past, self.layer_inputs = encoded.seen, self.inputs_with(encoded)
+        return encoded.hidden
 
     def close(self) -> State:
         """Run the write block and return the state for the next segment; no tokens, no segment."""
         if self.length == 0:
             return self.state
         memory = self.model.memory
-        write = self.advance(memory.incoming(self.state)[:, : memory.write_size], write=True).hidden
+        written = self.encode(memory.incoming(self.state)[:, : memory.write_size], write=True)
         spans = self.model.spans(self.length)
-        cache, cached = self.model.cache.push(self.state, self.layer_inputs, spans)
-        return State(memory.carry(self.read, write, self.state), cache, cached)
+        pushed = self.model.cache.push(self.state, self.inputs_with(written), spans, self.exists)
+        after = State(memory.carry(self.read_block, written.hidden, self.state), *pushed)
+        return after if self.exists is None else after.where(self.exists.any(1), self.state)
 
-    def advance(self, x: Tensor, write: bool) -> Encoded:
-        """Encode the next rows of the axis (B, n, D) and keep what later rows need of them."""
+    def turn(self, rows: Tensor, state: State) -> None:
+        """In these rows (B,), forget the segment and open a new one from `state`; the others go on."""
+        fresh = OpenSegment(self.model, state)
+        exists = self.exists
+        if exists is None:
+            exists = torch.ones(len(rows), self.length, dtype=torch.bool, device=rows.device)
+        exists = exists & ~rows[:, None]
+        needed = exists.any(0)  # columns of some row that goes on
+        self.exists, self.length = exists[:, needed], int(needed.sum())
+        self.state = state.where(rows, self.state)
+        self.read_block = torch.where(rows[:, None, None], fresh.read_block, self.read_block)
+        wide, deep = rows[:, None, None], rows[:, None, None, None]
+        self.layer_inputs = tuple(
+            renewed(old, new, wide, needed)
+            for old, new in zip(self.layer_inputs, fresh.layer_inputs, strict=True)
+        )
+        self.past = tuple(
+            KeyValue(renewed(old.key, new.key, deep, needed), renewed(old.value, new.value, deep, needed))
+            for old, new in zip(self.past, fresh.past, strict=True)
+        )
+
+    def fork(self) -> OpenSegment:
+        """The same segment, to be read on in another way; nothing is copied, since nothing is overwritten."""
+        return copy(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is kept for the tokens to come."""
+        kept = [*self.layer_inputs, self.read_block, *(tensor for seen in self.past for tensor in seen)]
+        return sum(tensor.nbytes for tensor in kept)
+
+    def append(self, valid: Tensor | None, tokens: Tensor) -> None:
+        """Note which rows have the next columns."""
+        if valid is None and self.exists is None:
+            return
+        whole = torch.ones(len(tokens), self.length, dtype=torch.bool, device=tokens.device)
+        before = whole if self.exists is None else self.exists
+        new = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+        self.exists = torch.cat([before, new], dim=1)
+
+    def encode(self, x: Tensor, write: bool) -> Encoded:
+        """Encode the next rows of the axis (B, n, D)."""
         spans = self.model.spans(self.length, write)
         first = spans.keys - spans.cache - x.shape[1]
-        axis = spans.axis(self.state.cached, None, self.model.config.memory.sees_cache, first)
+        axis = spans.axis(self.state.cached, self.exists, self.model.config.memory.sees_cache, first)
         encoded: Encoded = self.model.backbone(x, axis, past=self.past)
-        self.past = encoded.seen
-        if self.model.cache.size:
-            self.layer_inputs = tuple(
-                torch.cat(rows, dim=1) for rows in zip(self.layer_inputs, encoded.layer_inputs, strict=True)
-            )
         return encoded
+
+    def inputs_with(self, encoded: Encoded) -> tuple[Tensor, ...]:
+        """The layer inputs of all rows so far and of new ones, where a cache will want them."""
+        if not self.model.cache.size:
+            return self.layer_inputs
+        return tuple(
+            torch.cat(rows, dim=1) for rows in zip(self.layer_inputs, encoded.layer_inputs, strict=True)
+        )
+
+
+def renewed(old: Tensor, new: Tensor, rows: Tensor, needed: Tensor) -> Tensor:
+    """`old` with the columns in front of its tokens from `new` in these rows, and the needed tokens."""
+    axis = old.dim() - 2
+    front = new.shape[axis]
+    start = torch.where(rows, new, old.narrow(axis, 0, front))
+    if old.shape[axis] == front:  # without a cache, no layer inputs of tokens are kept
+        return start
+    kept = old.narrow(axis, front, old.shape[axis] - front)
+    return torch.cat([start, kept.index_select(axis, needed.nonzero().squeeze(1))], dim=axis)

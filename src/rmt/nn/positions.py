@@ -74,7 +74,7 @@ class RelativeLayer(nn.Module):
         if axis.positions.dim() == 1:
             return shift(scores)
         queries, keys = axis.mask.shape[-2:]
-        distance = axis.positions[:, -queries:, None] - axis.positions[:, None, :]  # (B, Q, K)
+        distance = axis.positions[:, keys - queries :, None] - axis.positions[:, None, :]  # (B, Q, K)
         column = (keys - 1 - distance)[:, None].expand(-1, scores.shape[1], -1, -1)
         return scores.gather(-1, column)
 

@@ -1,0 +1,1 @@
+"""Endless input in constant memory, and generation."""

@@ -1,0 +1,152 @@
+"""Rows of text, each in a segment of its own: whole segments are read at once, others piece by piece."""
+
+# B batch · n tokens of a piece · w tokens read at once · T ids of the open segment · L tokens of a segment
+# D width
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rmt.config import positive
+from rmt.core.state import State
+from rmt.errors import DataError
+
+
+class Read(NamedTuple):
+    """Tokens that were read together."""
+
+    tokens: Tensor  # (B, w)
+    exists: Tensor  # (B, w) bool, on the CPU: which of them a row has; these are its first ones
+    hidden: Tensor  # (B, w, D)
+
+
+class Reader:
+    """The state before the open segments, and these segments: token ids, keys and values.
+
+    Counts are on the CPU, so that deciding what to read next never waits for the device.
+    """
+
+    def __init__(self, model: Any, state: State, segment_length: int, open: Tensor, length: Tensor):
+        positive("segment_length", segment_length)
+        self.model, self.state, self.segment_length = model, state, segment_length
+        self.open, self.length = open, length  # (B, T) ids of the open segments, (B,) how many a row has
+        self.current = torch.ones_like(length, dtype=torch.bool)  # rows whose segment `self.segment` has
+        with reading(model):
+            self.segment = model.open(state)
+            if open.shape[1]:
+                self.segment.read(open.to(self.device), self.ragged(length, open.shape[1]))
+
+    @property
+    def device(self) -> torch.device:
+        return self.state.cached.device
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the state, the ids, and what is kept for the tokens to come."""
+        return self.state.nbytes + self.segment.nbytes + self.open.nbytes + self.length.nbytes
+
+    def fork(self) -> Reader:
+        """A reader that goes on by itself; nothing is copied, since nothing is overwritten."""
+        other = copy(self)
+        other.segment = self.segment.fork()
+        return other
+
+    def next(self, left: Tensor) -> Tensor:
+        """How many tokens each row reads at once if it has `left` (B,): segments at their start go whole."""
+        whole = (self.length == 0) & (left >= self.segment_length)
+        if bool(whole.any()):
+            return whole * self.segment_length
+        return torch.minimum(left, self.segment_length - self.length)
+
+    def read(self, tokens: Tensor, take: Tensor) -> Read:
+        """Read the next tokens (B, w), of which a row has the first `take` (B,) as `next` said."""
+        there, ragged = tokens.to(self.device), self.ragged(take, tokens.shape[1])
+        exists = torch.arange(tokens.shape[1]) < take[:, None]
+        with reading(self.model):
+            whole = bool(((self.length == 0) & (take == self.segment_length)).any())
+            hidden = (self.read_whole if whole else self.read_on)(there, take, ragged, exists)
+        return Read(there, exists, hidden)
+
+    def read_whole(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
+        """A whole segment in each row that takes one, and nothing in the others."""
+        hidden, state = self.model.read(tokens, self.state, ragged)[0::2]
+        require_finite(hidden[exists.to(self.device)], "hidden states")
+        require_finite(state.memory, "memory tokens")
+        self.state, self.current = state, self.current & (take == 0)
+        return hidden
+
+    def read_on(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
+        """The next tokens of each row's segment; segments that are full then are closed."""
+        segment = self.opened(take)
+        hidden = segment.read(tokens, ragged)
+        require_finite(hidden[exists.to(self.device)], "hidden states")
+        self.segment = segment
+        self.open = appended(self.open, self.length, tokens.cpu(), take)
+        self.length = self.length + take
+        self.close(self.length == self.segment_length)
+        return hidden
+
+    def opened(self, take: Tensor) -> Any:
+        """The open segments, in which every row that takes tokens is in its own."""
+        late = ~self.current & (take > 0)
+        if not bool((self.current & (self.length > 0)).any()):
+            self.current = torch.ones_like(self.current)
+            return self.model.open(self.state)
+        segment = self.segment.fork()
+        if bool(late.any()):
+            segment.turn(late.to(self.device), self.state)
+            self.current = self.current | late
+        return segment
+
+    def close(self, rows: Tensor) -> None:
+        """Run the write block of these rows (B,); their next token opens a new segment."""
+        rows = rows & (self.length > 0)
+        if not bool(rows.any()):
+            return
+        with reading(self.model):
+            state = self.segment.close().where(rows.to(self.device), self.state)
+        require_finite(state.memory, "memory tokens")
+        self.state = state
+        self.length, self.current = self.length * ~rows, self.current & ~rows
+        self.open = self.open[:, : int(self.length.max())]
+
+    def ragged(self, take: Tensor, width: int) -> Tensor | None:
+        """Lengths for the model, or none where every row has all tokens, which is faster."""
+        return None if bool((take == width).all()) else take.to(self.device)
+
+
+@contextmanager
+def reading(model: Any) -> Iterator[None]:
+    """Without gradients and without dropout."""
+    was_training = model.training
+    if was_training:
+        model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        if was_training:
+            model.train()
+
+
+def require_finite(tensor: Tensor, what: str) -> None:
+    """Refuse what is not a number, before it gets into a state."""
+    if not bool(tensor.isfinite().all()):
+        raise DataError(
+            f"the model's {what} have NaN or inf: its weights (embedding, memory) or the state are damaged, "
+            "or too large for its number format; load an undamaged checkpoint"
+        )
+
+
+def appended(open: Tensor, length: Tensor, tokens: Tensor, take: Tensor) -> Tensor:
+    """Ids (B, T), left-aligned, with the first `take` of `tokens` (B, w) behind each row's `length`."""
+    width = int((length + take).max())
+    wide = torch.nn.functional.pad(open, (0, width + tokens.shape[1] - open.shape[1]))
+    place = length[:, None] + torch.arange(tokens.shape[1])
+    return wide.scatter(1, place, tokens)[:, :width].clone()

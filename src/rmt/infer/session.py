@@ -1,0 +1,271 @@
+"""Endless input, constant memory: a session reads pieces of any size, and generates, segment by segment.
+
+Between two calls it holds the state before the open segment, that segment's token ids, keys and values, the
+last hidden state and two sums for the running perplexity; nothing is kept per token. A batch of sessions is
+one session whose rows are at places of their own.
+"""
+
+# B batch · n tokens of a piece · w tokens read at once · D width · V vocabulary
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rmt.config import positive
+from rmt.core.state import State
+from rmt.errors import ConfigError, DataError
+from rmt.infer.reader import Read, Reader, reading, require_finite
+from rmt.infer.sampling import Sampling, generators_of, sample
+from rmt.infer.saved import Held, read_session, write_session
+from rmt.infer.sources import Piece, ids_of, pieces
+
+RETURNS = ("nothing", "log_probs", "hidden")
+NO_TOKEN = -1  # what a row of a batch generates when it has stopped
+
+
+class Score(NamedTuple):
+    """How well a session's model predicted what it was fed with, all rows together."""
+
+    tokens: int  # predicted: all but the first of each row, and none that the session generated itself
+    loss: float  # mean, in nats
+    perplexity: float
+    bits: float  # per token
+
+
+class Session:
+    """A model, the state it is in, and the segment it is reading."""
+
+    def __init__(self, model: Any, tokenizer: Any = None, segment_length: int | None = None, batch: int = 1):
+        positive("batch", batch)
+        length = length_of(model, segment_length)
+        with reading(model):
+            state = model.initial_state(batch)
+        zeros = torch.zeros(batch, dtype=torch.long)
+        self.model, self.tokenizer, self.segment_length, self.batch = model, tokenizer, length, batch
+        self.note: dict[str, Any] = {}  # what was saved beside it
+        self.begin(
+            Held(
+                state=state._replace(memory=state.memory.clone()),
+                open=torch.zeros(batch, 0, dtype=torch.long),
+                length=zeros,
+                last=state.memory.new_zeros(batch, state.memory.shape[-1]),
+                seen=zeros,
+                scored=zeros,
+                loss=zeros.double().to(state.cached.device),
+            )
+        )
+
+    def begin(self, held: Held) -> None:
+        """Go on from what a session holds between two calls."""
+        self.reader = Reader(self.model, held.state, self.segment_length, held.open, held.length)
+        self.last = held.last  # (B, D) hidden state of a row's last token: what predicts the next
+        self.seen = held.seen  # (B,) tokens that were read
+        self.scored = held.scored  # (B,) of these, predicted
+        self.loss = held.loss  # (B,) sum of their losses, float64
+
+    def feed(
+        self, source: Any, returns: Literal["nothing", "log_probs", "hidden"] = "nothing"
+    ) -> Tensor | None:
+        """Read tokens, text, a file, or an iterator of these.
+
+        On request, returns the log-probability (B, n) that each token had before it was read, or its hidden
+        state (B, n, D): NaN where a row has no token, and for the very first, which nothing predicted.
+        """
+        if returns not in RETURNS:
+            raise ConfigError(f"returns={returns!r} is not one of {', '.join(RETURNS)}")
+        results = []
+        for piece in pieces(source, self.tokenizer, self.batch):
+            require_known(piece, self.model, self.seen)
+            result = self.read(piece, returns)
+            if returns != "nothing":
+                results.append(result)
+        if returns == "nothing":
+            return None
+        empty = self.last[:, None][:, :0] if returns == "hidden" else self.last[:, :0]
+        return torch.cat(results, dim=1) if results else empty
+
+    def generate(
+        self,
+        max_new_tokens: int | None = None,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        seed: int | None = None,
+        stop: Any = None,
+    ) -> Iterator[Tensor]:
+        """Tokens (B,) one after the other, each read before the next is drawn; endless if no number is given.
+
+        A row ends with a token named in `stop` (an id, several, or the text of one); in a batch it gives -1
+        from there on. Row b draws what a session of one row draws with `seed` + b.
+        """
+        sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
+        generators, stops = generators_of(seed, self.batch), stop_tokens(stop, self.tokenizer)
+        if max_new_tokens is not None:
+            positive("max_new_tokens", max_new_tokens, zero=True)
+        if not bool((self.seen > 0).all()):
+            raise ConfigError("a session that has read nothing has nothing to go on; feed it a prompt first")
+        return self.draw(max_new_tokens, sampling, generators, stops)
+
+    def draw(
+        self, count: int | None, sampling: Sampling, generators: Sequence[torch.Generator], stops: Tensor
+    ) -> Iterator[Tensor]:
+        """The iterator behind `generate`."""
+        running = torch.ones(self.batch, dtype=torch.bool)
+        while bool(running.any()) and (count is None or count > 0):
+            token = sample(self.logits(), sampling, generators).where(running, NO_TOKEN)
+            self.read(Piece(token.clamp(min=0)[:, None], running.long()), "nothing", given=False)
+            running = running & ~torch.isin(token, stops)
+            count = None if count is None else count - 1
+            yield token
+
+    def logits(self) -> Tensor:
+        """What the model expects next, (B, V)."""
+        with reading(self.model):
+            logits: Tensor = self.model.embedding.logits(self.last)
+        require_finite(logits, "logits")
+        return logits
+
+    def score(self) -> Score:
+        """Running perplexity of everything that was fed."""
+        tokens = int(self.scored.sum())
+        loss = float(self.loss.sum()) / tokens if tokens else math.nan
+        return Score(tokens, loss, math.exp(min(loss, 700.0)), loss / math.log(2))
+
+    def close(self) -> State:
+        """End the open segments before they are full, as at the end of a document; returns the state."""
+        self.reader.close(self.reader.length > 0)
+        return self.state
+
+    def fork(self) -> Session:
+        """A session that goes on from here by itself; nothing is copied, since nothing is overwritten."""
+        other = copy(self)
+        other.reader = self.reader.fork()
+        return other
+
+    def save(self, path: str | Path, note: dict[str, Any] | None = None) -> None:
+        """Write the session to one file, whole or not at all; `note` is kept beside it."""
+        write_session(Path(path), self.held, self.model, self.segment_length, note or {})
+
+    @classmethod
+    def load(cls, path: str | Path, model: Any, tokenizer: Any = None) -> Session:
+        """The session in a file, for the model it was saved with; any other model is refused."""
+        held, segment_length, note = read_session(Path(path), model)
+        session = cls(model, tokenizer, segment_length, batch=len(held.length))
+        session.begin(held.to(session.state.cached.device))
+        session.note = note
+        return session
+
+    @property
+    def held(self) -> Held:
+        """All that is saved: keys and values can be computed from it."""
+        reader = self.reader
+        return Held(reader.state, reader.open, reader.length, self.last, self.seen, self.scored, self.loss)
+
+    @property
+    def state(self) -> State:
+        """The state before the open segment: memory and cache."""
+        return self.reader.state
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that the session holds, keys and values of the open segment included."""
+        own = (self.last, self.seen, self.scored, self.loss)
+        return self.reader.nbytes + sum(tensor.nbytes for tensor in own)
+
+    def read(self, piece: Piece, returns: str, given: bool = True) -> Tensor:
+        """Read a piece; what was asked for (B, n, …). Only tokens that were `given` are scored."""
+        shape = {"nothing": (0,), "log_probs": (), "hidden": self.last.shape[1:]}[returns]
+        result = self.last.new_full((*piece.tokens.shape, *shape), math.nan)
+        done = torch.zeros_like(piece.lengths)
+        while bool((done < piece.lengths).any()):
+            take = self.reader.next(piece.lengths - done)
+            tokens = cut(piece.tokens, done, int(take.max()))
+            read = self.reader.read(tokens, take)
+            log_probs = self.predicted(read, given)
+            self.seen = self.seen + take
+            self.last = last_of(read, take, self.last)
+            if returns != "nothing":
+                put(result, log_probs if returns == "log_probs" else read.hidden, read.exists, done)
+            done = done + take
+        return result
+
+    def predicted(self, read: Read, given: bool) -> Tensor:
+        """Log-probabilities (B, w) of tokens by the hidden states before them, which are scored; or none."""
+        if not given:
+            return read.hidden[..., :0]
+        before = torch.cat([self.last[:, None], read.hidden[:, :-1]], dim=1)
+        counts = read.exists & (self.seen[:, None] + read.exists.cumsum(1) > 1)
+        there = counts.to(self.last.device)
+        with reading(self.model):
+            losses: Tensor = self.model.embedding.losses(before, read.tokens)
+        require_finite(losses[there], "log-probabilities")
+        self.scored = self.scored + counts.sum(1)
+        self.loss = self.loss + losses.double().masked_fill(~there, 0.0).sum(1)
+        return (-losses).masked_fill(~there, math.nan)
+
+
+def length_of(model: Any, given: int | None) -> int:
+    """Tokens per segment: as given, or as a wrapped model has it in its settings."""
+    own = getattr(getattr(model, "settings", None), "segment_length", None)
+    length = given if given is not None else own
+    if length is None:
+        raise ConfigError(
+            "segment_length is missing: name the tokens per segment that the model was trained with"
+        )
+    positive("segment_length", length)
+    return int(length)
+
+
+def require_known(piece: Piece, model: Any, seen: Tensor) -> None:
+    """Refuse ids that the model has no embedding for."""
+    config = model.config
+    size = int(config.vocabulary if hasattr(config, "vocabulary") else config.vocab_size)
+    tokens = piece.tokens.cpu()
+    exists = torch.arange(tokens.shape[1]) < piece.lengths[:, None]
+    strange = exists & ((tokens < 0) | (tokens >= size))
+    if bool(strange.any()):
+        row, place = strange.nonzero()[0].tolist()
+        raise DataError(
+            f"token {int(tokens[row, place])} at place {int(seen[row]) + place} is not in the model's "
+            f"vocabulary; ids are 0 to {size - 1}"
+        )
+
+
+def cut(tokens: Tensor, done: Tensor, width: int) -> Tensor:
+    """The next `width` tokens of each row behind its first `done` (B,): (B, n) -> (B, width)."""
+    if bool((done == done[0]).all()):
+        return tokens[:, int(done[0]) : int(done[0]) + width]
+    place = (done[:, None] + torch.arange(width)).clamp(max=tokens.shape[1] - 1)
+    return tokens.gather(1, place.to(tokens.device))
+
+
+def last_of(read: Read, take: Tensor, before: Tensor) -> Tensor:
+    """The hidden state of each row's last token (B, D), or what it was `before`."""
+    device = before.device
+    last = read.hidden.take_along_dim((take - 1).clamp(min=0).to(device)[:, None, None], dim=1)[:, 0]
+    return last.where((take > 0).to(device)[:, None], before)
+
+
+def put(result: Tensor, values: Tensor, exists: Tensor, done: Tensor) -> None:
+    """Write values (B, w, …) of tokens that exist behind each row's first `done` places of `result`."""
+    row, place = exists.nonzero(as_tuple=True)
+    result[row, done[row] + place] = values[row, place].to(result.dtype)
+
+
+def stop_tokens(stop: Any, tokenizer: Any) -> Tensor:
+    """The ids that end generation: of a token, of several, or of a text that is one token."""
+    if isinstance(stop, str):
+        ids = ids_of(tokenizer, stop) if tokenizer is not None else []
+        if len(ids) != 1:
+            raise ConfigError(f"stop={stop!r} is {len(ids)} tokens; name a text that is one, or an id")
+        stop = ids
+    stops = [] if stop is None else [stop] if isinstance(stop, int) else list(stop)
+    return torch.tensor(stops, dtype=torch.long)

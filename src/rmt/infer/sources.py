@@ -1,0 +1,160 @@
+"""What a session can be fed with: token ids, text, files, or an iterator of these, as pieces of token ids."""
+
+# B batch · n tokens of a piece
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rmt.errors import ConfigError
+
+BLOCK = 1 << 16  # bytes of a file at a time
+GROUP = 256  # single tokens of an iterator at a time
+
+
+class Piece(NamedTuple):
+    """Tokens for every row of a session."""
+
+    tokens: Tensor  # (B, n) int64, on the CPU unless given elsewhere
+    lengths: Tensor  # (B,) on the CPU: how many of them a row has
+
+
+class Encoded(NamedTuple):
+    """Tokens of a piece of text."""
+
+    ids: Sequence[int]
+    size: int  # bytes
+
+
+def pieces(source: Any, tokenizer: Any, batch: int) -> Iterator[Piece]:
+    """A source as pieces; text, files and single tokens are for one row, lists and 2-D tensors for many."""
+    if isinstance(source, (Path, str, bytes)) or hasattr(source, "read"):
+        for ids in encoded(source, tokenizer):
+            yield together([ids], batch)
+    elif isinstance(source, (Tensor, np.ndarray)):
+        yield array(torch.as_tensor(source), batch)
+    elif isinstance(source, Sequence):
+        yield together(rows_of(source, tokenizer), batch)
+    elif isinstance(source, Iterable):
+        yield from of_iterator(iter(source), tokenizer, batch)
+    else:
+        raise ConfigError(
+            f"a session cannot be fed with {type(source).__name__}; give token ids, text, a file, "
+            "a pathlib.Path, or an iterator of these"
+        )
+
+
+def of_iterator(items: Iterator[Any], tokenizer: Any, batch: int) -> Iterator[Piece]:
+    """Each item in turn; single tokens are gathered into pieces."""
+    for item in items:
+        if is_token(item):
+            ids = [int(item), *map(int, islice(items, GROUP - 1))]
+            yield together([ids], batch)
+        else:
+            yield from pieces(item, tokenizer, batch)
+
+
+def rows_of(source: Sequence[Any], tokenizer: Any) -> list[Sequence[int]]:
+    """A sequence of tokens is one row; a sequence of anything else is a row each."""
+    if all(is_token(item) for item in source):
+        return [source]
+    rows: list[Sequence[int]] = []
+    for item in source:
+        if isinstance(item, (str, bytes)):
+            rows.append(list(chain.from_iterable(encoded(item, tokenizer))))
+        elif isinstance(item, (Tensor, np.ndarray)):
+            rows.append(item.tolist())
+        elif isinstance(item, Iterable):
+            rows.append(list(item))
+        else:
+            raise ConfigError(f"token {item!r} is not an id; give whole numbers")
+    return rows
+
+
+def is_token(item: Any) -> bool:
+    if isinstance(item, (Tensor, np.ndarray)):
+        return item.ndim == 0
+    return isinstance(item, (int, np.integer)) and not isinstance(item, bool)
+
+
+def together(rows: Sequence[Sequence[int]], batch: int) -> Piece:
+    """Rows of different lengths side by side, each filled up with token 0."""
+    if len(rows) != batch:
+        raise ConfigError(
+            f"{len(rows)} row(s) of tokens do not fit a session of batch={batch}; give one row for each"
+        )
+    lengths = torch.tensor([len(row) for row in rows])
+    tokens = torch.zeros(batch, int(lengths.max()), dtype=torch.long)
+    for place, row in enumerate(rows):
+        tokens[place, : len(row)] = integers(torch.as_tensor(row if len(row) else [0]))[: len(row)]
+    return Piece(tokens, lengths)
+
+
+def array(tokens: Tensor, batch: int) -> Piece:
+    """A tensor (B, n), or (n,) for a session of one row."""
+    if tokens.dim() == 1 and batch == 1:
+        tokens = tokens[None]
+    if tokens.dim() != 2 or len(tokens) != batch:
+        raise ConfigError(
+            f"tokens of shape {tuple(tokens.shape)} do not fit a session of batch={batch}; "
+            "give (batch, length)"
+        )
+    return Piece(integers(tokens), torch.full((batch,), tokens.shape[1]))
+
+
+def integers(tokens: Tensor) -> Tensor:
+    """Token ids as int64; numbers of another kind are not ids."""
+    if tokens.dtype == torch.bool or tokens.is_floating_point() or tokens.is_complex():
+        raise ConfigError(f"tokens of type {tokens.dtype} are not ids; give whole numbers")
+    return tokens.long()
+
+
+def encoded(source: Any, tokenizer: Any) -> Iterator[Sequence[int]]:
+    """The token ids of a text or a file, in pieces."""
+    if tokenizer is None:
+        raise ConfigError("text needs a tokenizer: rmt.Session(model, tokenizer=…), or feed token ids")
+    if isinstance(source, (str, bytes)):
+        text = source.decode("utf-8", "surrogateescape") if isinstance(source, bytes) else source
+        yield ids_of(tokenizer, text)
+        return
+    if isinstance(source, Path):
+        with source.open("rb") as file:
+            yield from encoded(file, tokenizer)
+        return
+    for piece in text_pieces(iter(lambda: source.read(BLOCK), source.read(0)), tokenizer):
+        yield piece.ids
+
+
+def text_pieces(blocks: Iterable[Any], tokenizer: Any) -> Iterator[Encoded]:
+    """Text in blocks of bytes (or characters), encoded up to where a token surely ends, the rest kept.
+
+    Bytes that are no UTF-8 pass as lone surrogates, which tokenizers of bytes turn back.
+    """
+    whole = getattr(tokenizer, "whole", up_to_a_space)
+    rest = b""
+    for block in blocks:
+        rest += block.encode() if isinstance(block, str) else block
+        ready, rest = rest[: (size := whole(rest))], rest[size:]
+        if ready:
+            yield Encoded(ids_of(tokenizer, ready.decode("utf-8", "surrogateescape")), len(ready))
+    if rest:
+        yield Encoded(ids_of(tokenizer, rest.decode("utf-8", "surrogateescape")), len(rest))
+
+
+def up_to_a_space(text: bytes) -> int:
+    """How much of a text can be encoded apart from what follows: up to its last space or line break."""
+    return max(text.rfind(b" "), text.rfind(b"\n"), 0)
+
+
+def ids_of(tokenizer: Any, text: str) -> Sequence[int]:
+    """The ids of a text, without special tokens where a tokenizer would add them."""
+    if hasattr(tokenizer, "build_inputs_with_special_tokens") or hasattr(tokenizer, "add_special_tokens"):
+        return list(tokenizer.encode(text, add_special_tokens=False))
+    return list(tokenizer.encode(text))
