@@ -66,6 +66,21 @@ def test_a_row_ends_with_a_stop_token_and_the_others_go_on():
         assert all(row[column] == -1 for row in found[end + 1 :])
 
 
+def test_a_text_of_several_tokens_ends_generation():
+    class Letters:
+        def encode(self, text: str) -> list[int]:
+            return [ord(letter) - ord("a") for letter in text]
+
+    model = build(configuration("rmt"))
+    free, found = (Session(model, Letters(), LENGTH) for _ in range(2))
+    for one in (free, found):
+        one.feed("abc")
+    tokens = [int(token) for token in free.generate(20, seed=2)]
+    stop = "".join(chr(ord("a") + token) for token in tokens[5:8])
+    place = next(place for place in range(20) if tokens[place : place + 3] == tokens[5:8])
+    assert [int(token) for token in found.generate(20, seed=2, stop=stop)] == tokens[: place + 3]
+
+
 def started(model: rmt.SegmentModel) -> Session:
     session = Session(model, segment_length=LENGTH, batch=2)
     session.feed([[1, 2], [3]])
@@ -117,7 +132,7 @@ def test_generation_can_be_left_and_taken_up_again():
         ({"temperature": 0.0, "top_k": 3}, "top_k=3 has no effect without a temperature above 0"),
         ({"seed": -1}, "seed=-1 must be at least 0"),
         ({"max_new_tokens": -1}, "max_new_tokens=-1 must be at least 0"),
-        ({"stop": "ab"}, "stop='ab' is 0 tokens"),
+        ({"stop": "ab"}, "stop='ab' needs a tokenizer"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

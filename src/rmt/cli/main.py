@@ -12,6 +12,8 @@ COMMANDS = {
     "demo": "watch an RMT carry a sequence across segments where others cannot",
     "train": "train a model on a task",
     "evaluate": "measure a trained run on a split",
+    "stream": "read a text of any length in constant memory",
+    "generate": "go on with a text, printed as it is written",
     "data": "list the tasks, show examples, prepare texts",
     "runs": "list runs and compare them",
     "report": "results of many runs as one table beside the paper's",

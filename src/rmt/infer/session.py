@@ -103,11 +103,11 @@ class Session:
     ) -> Iterator[Tensor]:
         """Tokens (B,) one after the other, each read before the next is drawn; endless if no number is given.
 
-        A row ends with a token named in `stop` (an id, several, or the text of one); in a batch it gives -1
+        A row ends with what is named in `stop` (an id, a text, or several of them); in a batch it gives -1
         from there on. Row b draws what a session of one row draws with `seed` + b.
         """
         sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
-        generators, stops = generators_of(seed, self.batch), stop_tokens(stop, self.tokenizer)
+        generators, stops = generators_of(seed, self.batch), endings(stop, self.tokenizer)
         if max_new_tokens is not None:
             positive("max_new_tokens", max_new_tokens, zero=True)
         if not bool((self.seen > 0).all()):
@@ -115,14 +115,22 @@ class Session:
         return self.draw(max_new_tokens, sampling, generators, stops)
 
     def draw(
-        self, count: int | None, sampling: Sampling, generators: Sequence[torch.Generator], stops: Tensor
+        self,
+        count: int | None,
+        sampling: Sampling,
+        generators: Sequence[torch.Generator],
+        stops: list[Tensor],
     ) -> Iterator[Tensor]:
         """The iterator behind `generate`."""
         running = torch.ones(self.batch, dtype=torch.bool)
+        longest = max((len(stop) for stop in stops), default=0)
+        recent = torch.full((self.batch, longest), NO_TOKEN)
         while bool(running.any()) and (count is None or count > 0):
             token = sample(self.logits(), sampling, generators).where(running, NO_TOKEN)
             self.read(Piece(token.clamp(min=0)[:, None], running.long()), "nothing", given=False)
-            running = running & ~torch.isin(token, stops)
+            recent = torch.cat([recent, token[:, None]], dim=1)[:, 1:] if longest else recent
+            for stop in stops:
+                running = running & (recent[:, longest - len(stop) :] != stop).any(1)
             count = None if count is None else count - 1
             yield token
 
@@ -260,12 +268,14 @@ def put(result: Tensor, values: Tensor, exists: Tensor, done: Tensor) -> None:
     result[row, done[row] + place] = values[row, place].to(result.dtype)
 
 
-def stop_tokens(stop: Any, tokenizer: Any) -> Tensor:
-    """The ids that end generation: of a token, of several, or of a text that is one token."""
-    if isinstance(stop, str):
-        ids = ids_of(tokenizer, stop) if tokenizer is not None else []
-        if len(ids) != 1:
-            raise ConfigError(f"stop={stop!r} is {len(ids)} tokens; name a text that is one, or an id")
-        stop = ids
-    stops = [] if stop is None else [stop] if isinstance(stop, int) else list(stop)
-    return torch.tensor(stops, dtype=torch.long)
+def endings(stop: Any, tokenizer: Any) -> list[Tensor]:
+    """The runs of ids that end generation: of an id, a text, or several of these."""
+    found = []
+    for one in [] if stop is None else [stop] if isinstance(stop, (int, str)) else stop:
+        if isinstance(one, str) and tokenizer is None:
+            raise ConfigError(f"stop={one!r} needs a tokenizer; name token ids")
+        ids = ids_of(tokenizer, one) if isinstance(one, str) else [int(one)]
+        if not ids:
+            raise ConfigError(f"stop={one!r} has no token; name a text that has")
+        found.append(torch.tensor(ids))
+    return found

@@ -1,0 +1,148 @@
+"""Text to token ids and back for a task: by a corpus's vocabulary, or by how the task writes its tokens."""
+
+from __future__ import annotations
+
+import codecs
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rmt.errors import ConfigError, DataError
+from rmt.tasks.task import Task
+from rmt.tasks.text import Text
+from rmt.tasks.vocabulary import END, UNKNOWN, Bytes, Characters, Vocabulary, Words
+
+Speaker = Callable[[int], str]
+
+
+class Tokenizer(ABC):
+    """What a session and the command line need of a vocabulary."""
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text; bytes that are no UTF-8 come as lone surrogates."""
+
+    @abstractmethod
+    def whole(self, text: bytes) -> int:
+        """How many bytes at the start of a text can be encoded apart from what follows."""
+
+    @abstractmethod
+    def speaker(self) -> Speaker:
+        """A function that gets ids one by one and returns what each adds to the text."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids."""
+        return "".join(map(self.speaker(), ids))
+
+
+class ByteTokenizer(Tokenizer):
+    """A byte is a token; text is UTF-8."""
+
+    def __init__(self, vocabulary: Bytes):
+        self.vocabulary = vocabulary
+
+    def encode(self, text: str) -> list[int]:
+        return known(self.vocabulary, text.encode("utf-8", "surrogateescape"))
+
+    def whole(self, text: bytes) -> int:
+        return len(text)
+
+    def speaker(self) -> Speaker:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        return lambda id: decoder.decode(bytes([self.vocabulary.symbols[id]]))
+
+
+class CharacterTokenizer(Tokenizer):
+    """A character is a token."""
+
+    def __init__(self, vocabulary: Characters):
+        self.vocabulary = vocabulary
+
+    def encode(self, text: str) -> list[int]:
+        try:
+            return known(self.vocabulary, text)
+        except UnicodeEncodeError:
+            raise DataError("the text is not UTF-8; this model reads characters") from None
+
+    def whole(self, text: bytes) -> int:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        decoder.decode(text)
+        return len(text) - len(decoder.getstate()[0])
+
+    def speaker(self) -> Speaker:
+        return lambda id: self.vocabulary.symbols[id]
+
+
+class WordTokenizer(Tokenizer):
+    """Words between white space; a line break is a token where the vocabulary has one."""
+
+    def __init__(self, symbols: list[str], lines: bool):
+        self.symbols = symbols
+        self.ids = {word: id for id, word in enumerate(symbols)}
+        self.lines = lines
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = []
+        for number, line in enumerate(text.split("\n")):
+            if number and self.lines:
+                ids.append(self.ids[END])
+            ids += [self.id_of(word) for word in line.split()]
+        return ids
+
+    def id_of(self, word: str) -> int:
+        id = self.ids.get(word, self.ids.get(UNKNOWN))
+        if id is None:
+            some = ", ".join(repr(symbol) for symbol in self.symbols[:8])
+            raise DataError(
+                f"{word!r} is not one of the {len(self.symbols)} tokens that the model knows: {some}, …"
+            )
+        return id
+
+    def whole(self, text: bytes) -> int:
+        return 1 + max(text.rfind(space) for space in (b" ", b"\n", b"\t", b"\r"))
+
+    def speaker(self) -> Speaker:
+        at_start = True
+
+        def speak(id: int) -> str:
+            nonlocal at_start
+            ends_line = self.lines and self.symbols[id] == END
+            text = "\n" if ends_line else self.symbols[id] if at_start else " " + self.symbols[id]
+            at_start = ends_line
+            return text
+
+        return speak
+
+
+def tokenizer_of(task: Task | Text) -> Tokenizer:
+    """The tokenizer of a task: its corpus's, or the symbols it is shown with, or plain ids."""
+    if isinstance(task, Text):
+        return of_vocabulary(task.corpus.vocabulary())
+    symbols = [task.render([id]) for id in range(task.vocabulary)]
+    if len(set(symbols)) < len(symbols) or any(len(symbol.split()) != 1 for symbol in symbols):
+        symbols = [str(id) for id in range(task.vocabulary)]
+    return WordTokenizer(symbols, lines=False)
+
+
+def of_vocabulary(vocabulary: Vocabulary) -> Tokenizer:
+    """The tokenizer of a prepared corpus's vocabulary."""
+    if isinstance(vocabulary, Words):
+        return WordTokenizer(vocabulary.symbols, lines=True)
+    if isinstance(vocabulary, Characters):
+        return CharacterTokenizer(vocabulary)
+    if isinstance(vocabulary, Bytes):
+        return ByteTokenizer(vocabulary)
+    raise ConfigError(f"a vocabulary of {vocabulary.kind} has no tokenizer")
+
+
+def known(vocabulary: Any, text: Any) -> list[int]:
+    """The ids of a text by a vocabulary of codes; a symbol it does not have is an error."""
+    codes = vocabulary.codes(text)
+    ids = vocabulary.ids[codes]
+    if ids.size and ids.min() < 0:
+        symbol = vocabulary.symbol(int(codes[ids.argmin()]))
+        raise DataError(
+            f"{vocabulary.kind[:-1]} {symbol!r} is not in the model's vocabulary: the text it was trained on "
+            "does not have it; replace it, or train on a text that does"
+        )
+    return [int(id) for id in ids]

@@ -1,0 +1,72 @@
+"""Text to ids and back: whole, and in pieces that are cut wherever a tokenizer says."""
+
+import pytest
+
+from rmt.errors import DataError
+from rmt.tasks.copy import Copy
+from rmt.tasks.quadratic import Quadratic
+from rmt.tasks.tokenizer import of_vocabulary, tokenizer_of
+from rmt.tasks.vocabulary import Bytes, Characters, Words
+
+TEXT = "Käse  und\nWein, né?\n\nUnd so weiter\n"
+VOCABULARIES = {
+    "bytes": Bytes.of([TEXT.encode()]),
+    "characters": Characters.of([TEXT]),
+    "words": Words.of([TEXT]),
+}
+
+
+@pytest.mark.parametrize("kind", VOCABULARIES)
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+def test_text_in_pieces_is_the_text_as_it_was_prepared(kind, size):
+    vocabulary = VOCABULARIES[kind]
+    tokenizer, ids, rest = of_vocabulary(vocabulary), [], b""
+    content = TEXT.encode()
+    for start in range(0, len(content), size):
+        rest += content[start : start + size]
+        cut = tokenizer.whole(rest)
+        ids += tokenizer.encode(rest[:cut].decode("utf-8", "surrogateescape"))
+        rest = rest[cut:]
+    prepared = vocabulary.encode(content if kind == "bytes" else TEXT).ids.tolist()
+    assert ids == prepared == tokenizer.encode(TEXT)
+    assert rest == b""
+
+
+@pytest.mark.parametrize("kind", VOCABULARIES)
+def test_ids_are_spoken_one_by_one(kind):
+    tokenizer = of_vocabulary(VOCABULARIES[kind])
+    spaces = TEXT if kind != "words" else TEXT.replace("  ", " ")
+    assert tokenizer.decode(tokenizer.encode(TEXT)) == spaces
+
+
+def test_a_prompt_of_words_has_no_line_break_at_its_end():
+    tokenizer = of_vocabulary(VOCABULARIES["words"])
+    assert tokenizer.decode(tokenizer.encode("Und so")) == "Und so"
+
+
+def test_half_a_character_is_spoken_with_its_other_half():
+    tokenizer = of_vocabulary(Bytes(range(256)))
+    speak = tokenizer.speaker()
+    assert [speak(byte) for byte in "é".encode()] == ["", "é"]
+
+
+@pytest.mark.parametrize("kind", VOCABULARIES)
+def test_a_symbol_that_the_vocabulary_does_not_have_is_named(kind):
+    with pytest.raises(DataError, match=r"not in the model's vocabulary|not one of the"):
+        of_vocabulary(VOCABULARIES[kind]).encode("Zoo")
+
+
+def test_bytes_that_are_no_text_are_an_error_for_characters_only():
+    with pytest.raises(DataError, match="not UTF-8"):
+        of_vocabulary(VOCABULARIES["characters"]).encode("\udcff")
+    assert of_vocabulary(Bytes(range(256))).encode("\udcff") == [255]
+
+
+def test_a_task_is_written_with_its_symbols():
+    tokenizer = tokenizer_of(Copy(length=4))
+    assert tokenizer.encode("0 3 | .") == [2, 5, 1, 0]
+    assert tokenizer.decode([2, 5, 1, 0]) == "0 3 | ."
+
+
+def test_a_task_whose_symbols_are_no_words_is_written_with_ids():
+    assert tokenizer_of(Quadratic()).encode("0 12") == [0, 12]
