@@ -14,6 +14,7 @@ COMMANDS = {
     "evaluate": "measure a trained run on a split",
     "data": "list the tasks, show examples, prepare texts",
     "runs": "list runs and compare them",
+    "reproduce": "train all runs of one of the paper's comparisons",
     "report": "results of many runs as one table beside the paper's",
 }
 
