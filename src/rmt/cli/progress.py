@@ -100,8 +100,14 @@ def counting(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
 def scores(record: dict[str, Any]) -> str:
     """What an evaluation found, the most important number first."""
     if "perplexity" in record:
-        return f"perplexity {record['perplexity']:.3f}  bits per token {record['bits_per_character']:.4f}"
+        return f"perplexity {record['perplexity']:.3f}{bits(record)}"
     return f"accuracy {record['accuracy']:.4f}  sequences {record['sequence_accuracy']:.4f}"
+
+
+def bits(metrics: dict[str, Any]) -> str:
+    """Bits per character, where tokens are characters."""
+    name = "bits_per_character"
+    return f"  bits per character {metrics[name]:.4f}" if name in metrics else ""
 
 
 def observer(label: str, steps: int, quiet: bool) -> Quiet:

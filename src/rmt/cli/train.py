@@ -86,12 +86,14 @@ def default_folder(config: Any) -> Path:
 
 def summary(result: dict[str, Any]) -> str:
     """The result in two lines."""
+    from rmt.cli.progress import scores
+
     metrics = result["metrics"]
     effort = f"{result['steps']} steps, {result['samples']} samples, {result['seconds']:.1f} s of training"
     if "perplexity" in metrics:
         return (
-            f"perplexity {metrics['perplexity']:.3f}, {metrics['bits_per_character']:.4f} bits per token on "
-            f"{metrics['tokens']:,} test tokens (state carried on)\n{effort}, {result['tokens']:,} tokens"
+            f"{scores(metrics)} on {metrics['tokens']:,} test tokens (state carried on)\n"
+            f"{effort}, {result['tokens']:,} tokens"
         )
     return (
         f"{result['metric']} {result['value']:.4f} on {metrics['samples']} test sequences "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rmt.config import check_fields, option, positive
+from rmt.config import check_fields, needless, option, positive
 from rmt.errors import ConfigError
 
 
@@ -76,6 +76,7 @@ class ModelConfig:
         check_fields(self, "model")
         for name in ("vocabulary", "div_val", "layers", "heads", "head_width", "width", "inner_width"):
             positive(f"model.{name}", getattr(self, name))
+        needless(self, "div_val", bool(self.cutoffs), "model.cutoffs")
         if not 0 <= self.dropout < 1:
             raise ConfigError(f"model.dropout={self.dropout} must be at least 0 and below 1")
         field = "head_width" if self.positions == "rotary" else "width"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rmt.config import from_dict, to_dict
 from rmt.errors import ConfigError
 from rmt.experiments.paper import PUBLISHED, Cell
+from rmt.train.config import RunConfig
 
 HEADINGS = (
     "task",
@@ -129,7 +132,7 @@ def text_row(results: list[Result]) -> tuple[str, ...]:
         str(bptt["depth"]),
         bptt["schedule"] + (f", {bptt['replay_from']}" if replayed else ""),
         spread([result["metrics"]["perplexity"] for result in results], seeds_of(results), ".2f"),
-        spread([result["metrics"]["bits_per_character"] for result in results], seeds_of(results)),
+        spread([result["metrics"]["loss"] / math.log(2) for result in results], seeds_of(results)),
         whole([result["tokens"] for result in results]),
         whole([result["steps"] for result in results]),
         whole([result["seconds"] for result in results]),
@@ -137,8 +140,12 @@ def text_row(results: list[Result]) -> tuple[str, ...]:
 
 
 def settings_of(result: Result) -> str:
-    """The whole configuration but for what seeds and machines may differ in."""
-    kept = {key: value for key, value in result["config"].items() if key not in INCIDENTAL}
+    """The whole configuration but for what seeds and machines may differ in.
+
+    A setting that did not exist yet when the run was made has its default.
+    """
+    config = to_dict(from_dict(RunConfig, result["config"]))
+    kept = {key: value for key, value in config.items() if key not in INCIDENTAL}
     return json.dumps(kept, sort_keys=True)
 
 

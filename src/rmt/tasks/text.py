@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import ClassVar
 
@@ -38,8 +40,9 @@ class Text:
     @property
     def fingerprint(self) -> str:
         """What two corpora have to share to be the same to a run."""
-        train = self.corpus.splits["train"]["sha256"]
-        return f"{train[:16]}-{self.corpus.description['vocabulary_sha256'][:16]}"
+        train = self.corpus.splits["train"]
+        identity = (train["sha256"], self.corpus.description["vocabulary_sha256"], train["documents"])
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
     def lanes(self, split: str, batch: int) -> Lanes:
         """A split as `batch` lanes."""

@@ -28,6 +28,10 @@ class Window(NamedTuple):
     stop: int
     counted: tuple[int, ...]
 
+    def seen_from(self, first: int) -> Window:
+        """The same window, if segments are counted from number `first` on."""
+        return Window(self.start - first, self.stop - first, tuple(index - first for index in self.counted))
+
 
 class Plan(NamedTuple):
     """The windows of a sequence and how they are replayed."""

@@ -33,7 +33,10 @@ def measure(
         lanes = task.lanes(split, batch or train.evaluate_batch or train.batch)
         if train.evaluate_cache is not None:
             model = with_cache(model, train.evaluate_cache)
-        return perplexity(model, lanes, config.task.segment_length, progress)
+        metrics = perplexity(model, lanes, config.task.segment_length, progress)
+        if task.metric != "bits_per_character":
+            del metrics["bits_per_character"]  # tokens are longer than characters
+        return metrics
     on_gpu = next(model.parameters()).device.type == "cuda"
     return evaluate(
         model,

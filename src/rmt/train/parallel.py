@@ -44,13 +44,14 @@ def is_first() -> bool:
     return world_size() == 1 or int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0) == 0
 
 
-def launch(device: str, precision: str, batch: int) -> Fabric:
-    """A Fabric of all processes, once each has its share of a batch."""
+def launch(device: str, precision: str, batch: int, accumulate: int) -> Fabric:
+    """A Fabric of all processes, if a batch can be shared among them."""
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # the run folder tells it all
     world = world_size()
-    if batch % world:
+    if batch % (world * accumulate):
         raise ConfigError(
-            f"train.batch={batch} does not share among {world} processes; use a multiple of {world}"
+            f"train.batch={batch} does not share among {world} processes; use a multiple of "
+            f"{world * accumulate} (processes · train.accumulate)"
         )
     if world == 1:  # deaf to a Slurm allocation around it
         return Fabric(accelerator=device, devices=1, precision=precision, plugins=[LightningEnvironment()])

@@ -53,8 +53,9 @@ class Trainer:
 
     def __init__(self, config: RunConfig, task: Task | Text):
         self.config, self.task = config, task
-        share = config.train.batch // config.train.accumulate
-        self.fabric = launch(device_of(config.device), config.precision, share)
+        self.fabric = launch(
+            device_of(config.device), config.precision, config.train.batch, config.train.accumulate
+        )
         on_gpu = self.fabric.device.type == "cuda"
         if on_gpu:
             torch.set_float32_matmul_precision("high")
@@ -124,10 +125,7 @@ class Trainer:
         segments, incoming = piece.segments[start:stop], piece.incoming
         kind = Kind(
             piece.length,
-            tuple(
-                Window(one.start - start, one.stop - start, tuple(index - start for index in one.counted))
-                for one in group
-            ),
+            tuple(window.seen_from(start) for window in group),
             tuple(segment.reset is not None for segment in segments),
             self.capacities(segments),
         )
