@@ -63,7 +63,7 @@ def test_every_task_of_the_paper_has_its_name(name, cls):
 
 
 def test_the_table_lists_every_task_of_the_paper():
-    assert list(TASKS) == ["copy", "reverse", "retrieval", "quadratic"]
+    assert list(TASKS) == ["copy", "reverse", "retrieval", "quadratic", "memory-qa"]
 
 
 def test_options_reach_the_task():

@@ -103,9 +103,12 @@ def measure(model: SegmentModel, task: Task, batch: Batch, length: int, thorough
 def teacher_forced(model: SegmentModel, batch: Batch, length: int) -> tuple[Tensor, Tensor]:
     """Which predictions are right (B, T) and their losses (B, T) when every input is the true one."""
     outputs = unroll(model, batch.tokens.split(length, dim=1), model.initial_state(len(batch.tokens)))
-    logits = torch.cat([output.logits for output in outputs], dim=1)
-    losses = F.cross_entropy(logits.flatten(0, 1).double(), batch.targets.flatten(), reduction="none")
-    return logits.argmax(-1) == batch.targets, losses.view_as(batch.targets)
+    right, losses = [], []
+    for output, targets in zip(outputs, batch.targets.split(length, dim=1), strict=True):
+        logits = output.logits
+        right.append(logits.argmax(-1) == targets)
+        losses.append(F.cross_entropy(logits.mT.double(), targets, reduction="none"))
+    return torch.cat(right, dim=1), torch.cat(losses, dim=1)
 
 
 def original_metric(

@@ -12,6 +12,7 @@ _HOMES = {
     "Corpus": "prepare",
     "Examples": "task",
     "Lanes": "lanes",
+    "MemoryQA": "memory_qa",
     "Quadratic": "quadratic",
     "Retrieval": "retrieval",
     "Reverse": "reverse",

@@ -26,6 +26,7 @@ TASKS = {
     "reverse": "rmt.tasks.reverse:Reverse",
     "retrieval": "rmt.tasks.retrieval:Retrieval",
     "quadratic": "rmt.tasks.quadratic:Quadratic",
+    "memory-qa": "rmt.tasks.memory_qa:MemoryQA",
 }
 ENTRY_POINTS = "rmt.tasks"
 METRICS = ("accuracy", "sequence_accuracy")

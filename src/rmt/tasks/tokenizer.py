@@ -10,12 +10,13 @@ from typing import Any
 from rmt.errors import ConfigError, DataError
 from rmt.tasks.task import Task
 from rmt.tasks.text import Text
-from rmt.tasks.vocabulary import END, UNKNOWN, Bytes, Characters, Vocabulary, Words
+from rmt.tasks.vocabulary import END, UNKNOWN, Bytes, Characters, Tokenizer, Vocabulary, Words
 
 Speaker = Callable[[int], str]
+CONTEXT = 8  # tokens that a token's text can depend on
 
 
-class Tokenizer(ABC):
+class TaskTokenizer(ABC):
     """What a session and the command line need of a vocabulary."""
 
     @abstractmethod
@@ -35,7 +36,7 @@ class Tokenizer(ABC):
         return "".join(map(self.speaker(), ids))
 
 
-class ByteTokenizer(Tokenizer):
+class ByteTokenizer(TaskTokenizer):
     """A byte is a token; text is UTF-8."""
 
     def __init__(self, vocabulary: Bytes):
@@ -52,7 +53,7 @@ class ByteTokenizer(Tokenizer):
         return lambda id: decoder.decode(bytes([self.vocabulary.symbols[id]]))
 
 
-class CharacterTokenizer(Tokenizer):
+class CharacterTokenizer(TaskTokenizer):
     """A character is a token."""
 
     def __init__(self, vocabulary: Characters):
@@ -73,7 +74,7 @@ class CharacterTokenizer(Tokenizer):
         return lambda id: self.vocabulary.symbols[id]
 
 
-class WordTokenizer(Tokenizer):
+class WordTokenizer(TaskTokenizer):
     """Words between white space; a line break is a token where the vocabulary has one."""
 
     def __init__(self, symbols: list[str], lines: bool):
@@ -114,17 +115,47 @@ class WordTokenizer(Tokenizer):
         return speak
 
 
-def tokenizer_of(task: Task | Text) -> Tokenizer:
-    """The tokenizer of a task: its corpus's, or the symbols it is shown with, or plain ids."""
+class LineTokenizer(TaskTokenizer):
+    """A tokenizer of the `tokenizers` library, which sees one line at a time."""
+
+    def __init__(self, vocabulary: Tokenizer):
+        self.vocabulary = vocabulary
+
+    def encode(self, text: str) -> list[int]:
+        return [int(id) for id in self.vocabulary.encode(text).ids]
+
+    def whole(self, text: bytes) -> int:
+        return 1 + text.rfind(b"\n")
+
+    def speaker(self) -> Speaker:
+        """A token adds what the text of the last few has more with it than without it."""
+        recent: list[int] = []
+
+        def speak(id: int) -> str:
+            before = self.vocabulary.decode(recent)
+            after = self.vocabulary.decode([*recent, id])
+            recent.append(id)
+            if after.endswith("\ufffd") and len(recent) < CONTEXT:  # half a character
+                return ""
+            del recent[: -CONTEXT if len(recent) > 2 * CONTEXT else 0]
+            return after.removeprefix(before.rstrip("\ufffd"))
+
+        return speak
+
+
+def tokenizer_of(task: Task | Text) -> TaskTokenizer:
+    """The tokenizer of a task: its own, its corpus's, the symbols it is shown with, or plain ids."""
     if isinstance(task, Text):
         return of_vocabulary(task.corpus.vocabulary())
+    if isinstance(task, TaskTokenizer):
+        return task
     symbols = [task.render([id]) for id in range(task.vocabulary)]
     if len(set(symbols)) < len(symbols) or any(len(symbol.split()) != 1 for symbol in symbols):
         symbols = [str(id) for id in range(task.vocabulary)]
     return WordTokenizer(symbols, lines=False)
 
 
-def of_vocabulary(vocabulary: Vocabulary) -> Tokenizer:
+def of_vocabulary(vocabulary: Vocabulary) -> TaskTokenizer:
     """The tokenizer of a prepared corpus's vocabulary."""
     if isinstance(vocabulary, Words):
         return WordTokenizer(vocabulary.symbols, lines=True)
@@ -132,6 +163,8 @@ def of_vocabulary(vocabulary: Vocabulary) -> Tokenizer:
         return CharacterTokenizer(vocabulary)
     if isinstance(vocabulary, Bytes):
         return ByteTokenizer(vocabulary)
+    if isinstance(vocabulary, Tokenizer):
+        return LineTokenizer(vocabulary)
     raise ConfigError(f"a vocabulary of {vocabulary.kind} has no tokenizer")
 
 

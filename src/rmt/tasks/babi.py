@@ -1,0 +1,159 @@
+"""bAbI questions and the novels they are hidden in, as ids of words: few words have an id of their own.
+
+The words of questions and facts, a few dozen, are tokens by themselves. Every other word is one of so many
+buckets, chosen by a hash of its letters. So the vocabulary is small and closed, and any text can be read. A
+novel's "Mary" is the same token as a fact's, as it is for a reader.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from rmt.errors import DataError
+from rmt.tasks.files import line_blocks, whole
+
+WORD = re.compile(r"[a-z0-9']+|[^\sa-z0-9']")
+
+
+class Story(NamedTuple):
+    """A question with the facts before it, and its answer."""
+
+    facts: list[np.ndarray]  # ids of each sentence, in their order
+    question: np.ndarray  # ids
+    answer: int
+
+
+class Words:
+    """The words of a kind of question, and buckets for all others."""
+
+    def __init__(self, symbols: list[str], buckets: int):
+        self.symbols, self.buckets = symbols, buckets
+        self.known = {word: id for id, word in enumerate(symbols)}
+        self.id_of = cache(self.find)
+
+    def __len__(self) -> int:
+        return len(self.symbols) + self.buckets
+
+    def encode(self, text: str) -> np.ndarray:
+        """The ids of a text, in small letters, punctuation apart."""
+        return np.array([self.id_of(word) for word in words_of(text)], dtype=np.int64)
+
+    def find(self, word: str) -> int:
+        own = self.known.get(word)
+        return len(self.symbols) + crc32(word.encode()) % self.buckets if own is None else own
+
+    def word(self, id: int) -> str:
+        return self.symbols[id] if id < len(self.symbols) else f"~{id - len(self.symbols)}"
+
+
+class Library(NamedTuple):
+    """Everything a kind of question needs, by split."""
+
+    words: Words
+    stories: dict[str, list[Story]]
+    novels: dict[str, list[np.ndarray]]  # ids, memory-mapped
+    swaps: list[np.ndarray]  # ids that can change places in a story without changing its sense
+
+
+@cache
+def open_library(data: str, qa: int, buckets: int, held_out: str) -> Library:
+    """The questions and novels in a folder with `babi/` and `books/`.
+
+    A tenth of the training questions and of each training novel's end validates; the test questions and the
+    novels whose name has `held_out` test.
+    """
+    files = {split: babi_file(Path(data), qa, split) for split in ("train", "test")}
+    lines = {split: list(read_lines(file)) for split, file in files.items()}
+    symbols = sorted(
+        {word for part in lines.values() for _, *texts in part for word in words_of(" ".join(texts))}
+    )
+    words = Words(symbols, buckets)
+    stories = {split: list(stories_of(part, words)) for split, part in lines.items()}
+    border = len(stories["train"]) * 9 // 10
+    shelf = {split: [novel(file, words) for file in books] for split, books in shelves(Path(data), held_out)}
+    borders = [len(ids) * 9 // 10 for ids in shelf["train"]]
+    return Library(
+        words,
+        {"train": stories["train"][:border], "valid": stories["train"][border:], "test": stories["test"]},
+        {
+            "train": [ids[:end] for ids, end in zip(shelf["train"], borders, strict=True)],
+            "valid": [ids[end:] for ids, end in zip(shelf["train"], borders, strict=True)],
+            "test": shelf["test"],
+        },
+        interchangeable(stories["train"], words),
+    )
+
+
+def words_of(text: str) -> list[str]:
+    return WORD.findall(text.lower())
+
+
+def babi_file(data: Path, qa: int, split: str) -> Path:
+    found = sorted((data / "babi").glob(f"qa{qa}_*_{split}.txt"))
+    if not found:
+        raise DataError(
+            f"data={str(data)!r} has no babi/qa{qa}_…_{split}.txt; put the English bAbI tasks into its babi/"
+        )
+    return found[0]
+
+
+def shelves(data: Path, held_out: str) -> Iterator[tuple[str, list[Path]]]:
+    """The novels to train with and those to test with."""
+    books = sorted((data / "books").glob("*.txt"))
+    kept = [book for book in books if held_out.lower() in book.name.lower()]
+    others = [book for book in books if book not in kept]
+    for split, found, missing in (("train", others, "another"), ("test", kept, f"{held_out}…")):
+        if not found:
+            raise DataError(
+                f"data={str(data)!r} has no books/{missing}.txt to {split} with; put a novel there"
+            )
+        yield split, found
+
+
+def read_lines(file: Path) -> Iterator[tuple[int, str, str]]:
+    """Number, sentence and answer (empty for a fact) of each line `1 Mary moved to the bathroom.`"""
+    for place, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        number, _, rest = line.partition(" ")
+        if not number.isdigit() or not rest:
+            raise DataError(f"{str(file)!r} line {place} is not 'NUMBER SENTENCE': {line[:40]!r}")
+        sentence, _, answer = rest.partition("\t")
+        yield int(number), sentence, answer.partition("\t")[0]
+
+
+def stories_of(lines: list[tuple[int, str, str]], words: Words) -> Iterator[Story]:
+    """Each question with all facts of its story that come before it."""
+    facts: list[np.ndarray] = []
+    for number, sentence, answer in lines:
+        if number == 1:
+            facts = []
+        ids = words.encode(sentence)
+        if answer:
+            yield Story(list(facts), ids, int(words.encode(answer)[0]))
+        else:
+            facts.append(ids)
+
+
+def interchangeable(stories: list[Story], words: Words) -> list[np.ndarray]:
+    """Who acts, and what is answered: swapped throughout a story, they leave its sense as it is."""
+    actors = {int(fact[0]) for story in stories for fact in story.facts} - {words.known.get("the")}
+    answers = {story.answer for story in stories} - actors
+    return [np.array(sorted(group), dtype=np.int64) for group in (actors, answers)]
+
+
+def novel(file: Path, words: Words) -> np.ndarray:
+    """The ids of a novel, written block by block to a file without a name and mapped from there."""
+    with tempfile.TemporaryFile() as stored:
+        for block in line_blocks(whole(file)):
+            stored.write(words.encode(block).astype(np.uint16).tobytes())
+        stored.flush()
+        if not stored.tell():
+            raise DataError(f"{str(file)!r} has no words; put a novel there")
+        return np.memmap(stored, dtype=np.uint16, mode="r")
