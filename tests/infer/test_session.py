@@ -292,6 +292,27 @@ def test_a_damaged_embedding_is_noticed_at_once(value, tokens):
         session.feed(tokens)
 
 
+@pytest.mark.parametrize("size", [1, LENGTH, 2 * LENGTH + 1])
+@pytest.mark.parametrize("damage", ["embedding.weight", "embedding.bias", "backbone.final_norm.weight"])
+def test_after_an_error_the_session_stands_before_the_segment_in_which_it_happened(size, damage):
+    model, tokens = build(configuration("transformer_xl_rmt")), random_tokens(1, size)
+    session, untouched = (Session(model, segment_length=LENGTH) for _ in range(2))
+    for one in (session, untouched):
+        one.feed([1, 2, 3])
+    parameter = model.get_parameter(damage)
+    kept = parameter.detach().clone()
+    with torch.no_grad():
+        parameter[int(tokens[0, 0]) % len(parameter)] = float("nan")
+    with pytest.raises(DataError, match="NaN or inf"):
+        session.feed(tokens)
+    with torch.no_grad():
+        parameter.copy_(kept)
+    assert int(session.seen) == 3
+    assert_same(session.feed(tokens, "log_probs"), untouched.feed(tokens, "log_probs"))
+    assert_same_state(session.close(), untouched.close())
+    assert session.score() == untouched.score()
+
+
 def test_damaged_memory_is_noticed_at_once():
     model = build(configuration("rmt"))
     with torch.no_grad():

@@ -75,10 +75,11 @@ class Reader:
 
     def read_whole(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
         """A whole segment in each row that takes one, and nothing in the others."""
-        hidden, state = self.model.read(tokens, self.state, ragged)[0::2]
+        output = self.model.read(tokens, self.state, ragged)
+        hidden: Tensor = output.hidden
         require_finite(hidden[exists.to(self.device)], "hidden states")
-        require_finite(state.memory, "memory tokens")
-        self.state, self.current = state, self.current & (take == 0)
+        require_finite(output.state.memory, "memory tokens")
+        self.state, self.current = output.state, self.current & (take == 0)
         return hidden
 
     def read_on(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:

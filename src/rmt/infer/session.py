@@ -196,9 +196,10 @@ class Session:
         while bool((done < piece.lengths).any()):
             take = self.reader.next(piece.lengths - done)
             tokens = cut(piece.tokens, done, int(take.max()))
-            read = self.reader.read(tokens, take)
-            log_probs = self.predicted(read, given)
-            self.seen = self.seen + take
+            reader = self.reader.fork()
+            read = reader.read(tokens, take)
+            log_probs = self.predicted(read, given)  # after this nothing can fail, so all of it is kept
+            self.reader, self.seen = reader, self.seen + take
             self.last = last_of(read, take, self.last)
             if returns != "nothing":
                 put(result, log_probs if returns == "log_probs" else read.hidden, read.exists, done)
