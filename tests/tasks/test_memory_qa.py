@@ -8,7 +8,7 @@ import pytest
 
 from rmt.errors import ConfigError, DataError
 from rmt.tasks import make_task
-from rmt.tasks.memory_qa import MemoryQA, needed
+from rmt.tasks.memory_qa import MemoryQA, by_age, needed
 from tests.tasks.stories import write_data
 
 
@@ -92,6 +92,27 @@ def test_renaming_keeps_the_sense_of_a_story(data):
         assert facts[row[-2]] == answer
         seen.add(answer)
     assert seen == places
+
+
+def test_training_asks_for_old_facts_as_often_as_for_the_newest(data):
+    stories = task(data).library.stories["train"]
+    for story in stories:
+        asked = [fact[0] for fact in reversed(story.facts)].index(story.question[2])
+        assert story.since == asked
+    shares = {}
+    for balance in (True, False):
+        made = task(data, balance=balance, rename=False)
+        batch, ages = made.fresh(2000, 0, 0), []
+        names = set(made.library.swaps[0].tolist())
+        for row in batch.tokens.tolist():
+            actors = [id for id in row[:-4] if id in names]
+            ages.append(actors[::-1].index(row[-2]))
+        counts = np.bincount(ages, minlength=4)
+        shares[balance] = counts / counts.sum()
+    groups = [len(group) for group in by_age(stories)]
+    assert shares[True] == pytest.approx(np.full(len(groups), 1 / len(groups)), abs=0.05)
+    assert shares[False] == pytest.approx(np.array(groups) / sum(groups), abs=0.05)
+    assert max(groups) > 2 * min(groups)
 
 
 def test_the_same_question_can_be_asked_from_further_away(data):

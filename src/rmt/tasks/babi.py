@@ -29,6 +29,16 @@ class Story(NamedTuple):
     facts: list[np.ndarray]  # ids of each sentence, in their order
     question: np.ndarray  # ids
     answer: int
+    since: int  # facts behind the last one that the answer follows from
+
+
+class Line(NamedTuple):
+    """A line of a bAbI file; only a question has an answer."""
+
+    number: int  # in its story
+    sentence: str
+    answer: str
+    support: int  # the last line that the answer follows from
 
 
 class Words:
@@ -72,9 +82,8 @@ def open_library(data: str, qa: int, buckets: int, held_out: str) -> Library:
     """
     files = {split: babi_file(Path(data), qa, split) for split in ("train", "test")}
     lines = {split: list(read_lines(file)) for split, file in files.items()}
-    symbols = sorted(
-        {word for part in lines.values() for _, *texts in part for word in words_of(" ".join(texts))}
-    )
+    texts = (f"{line.sentence} {line.answer}" for part in lines.values() for line in part)
+    symbols = sorted({word for text in texts for word in words_of(text)})
     words = Words(symbols, buckets)
     stories = {split: list(stories_of(part, words)) for split, part in lines.items()}
     border = len(stories["train"]) * 9 // 10
@@ -118,27 +127,30 @@ def shelves(data: Path, held_out: str) -> Iterator[tuple[str, list[Path]]]:
         yield split, found
 
 
-def read_lines(file: Path) -> Iterator[tuple[int, str, str]]:
-    """Number, sentence and answer (empty for a fact) of each line `1 Mary moved to the bathroom.`"""
+def read_lines(file: Path) -> Iterator[Line]:
+    """The lines of a file, such as `1 Mary moved to the bathroom.`"""
     for place, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         number, _, rest = line.partition(" ")
         if not number.isdigit() or not rest:
             raise DataError(f"{str(file)!r} line {place} is not 'NUMBER SENTENCE': {line[:40]!r}")
-        sentence, _, answer = rest.partition("\t")
-        yield int(number), sentence, answer.partition("\t")[0]
+        sentence, answer, supports = (*rest.split("\t"), "", "")[:3]
+        if answer and not supports.split():
+            raise DataError(f"{str(file)!r} line {place} has an answer without the lines it follows from")
+        yield Line(int(number), sentence, answer, max(map(int, supports.split()), default=0))
 
 
-def stories_of(lines: list[tuple[int, str, str]], words: Words) -> Iterator[Story]:
+def stories_of(lines: list[Line], words: Words) -> Iterator[Story]:
     """Each question with all facts of its story that come before it."""
-    facts: list[np.ndarray] = []
-    for number, sentence, answer in lines:
-        if number == 1:
-            facts = []
-        ids = words.encode(sentence)
-        if answer:
-            yield Story(list(facts), ids, int(words.encode(answer)[0]))
+    facts: dict[int, np.ndarray] = {}
+    for line in lines:
+        if line.number == 1:
+            facts = {}
+        ids = words.encode(line.sentence)
+        if line.answer:
+            since = sum(number > line.support for number in facts)
+            yield Story(list(facts.values()), ids, int(words.encode(line.answer)[0]), since)
         else:
-            facts.append(ids)
+            facts[line.number] = ids
 
 
 def interchangeable(stories: list[Story], words: Words) -> list[np.ndarray]:
