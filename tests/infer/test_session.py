@@ -161,7 +161,8 @@ def test_a_fork_diverges_without_touching_its_parent(config):
     parent, alone = (Session(model, segment_length=LENGTH) for _ in range(2))
     for session in (parent, alone):
         session.feed(tokens[:, : LENGTH + 2])
-    child = parent.fork()
+    child, ended = parent.fork(), parent.fork()
+    ended.close()
     other = child.feed((tokens[:, LENGTH + 2 :] + 1) % VOCABULARY, "log_probs")
     mine = parent.feed(tokens[:, LENGTH + 2 :], "log_probs")
     assert_same(mine, alone.feed(tokens[:, LENGTH + 2 :], "log_probs"))

@@ -149,14 +149,14 @@ class Session:
 
     def close(self) -> State:
         """End the open segments before they are full, as at the end of a document; returns the state."""
-        self.reader.close(self.reader.length > 0)
+        reader = self.reader.fork()
+        reader.close(reader.length > 0)
+        self.reader = reader
         return self.state
 
     def fork(self) -> Session:
         """A session that goes on from here by itself; nothing is copied, since nothing is overwritten."""
-        other = copy(self)
-        other.reader = self.reader.fork()
-        return other
+        return copy(self)
 
     def save(self, path: str | Path, note: dict[str, Any] | None = None) -> None:
         """Write the session to one file, whole or not at all; `note` is kept beside it."""
