@@ -31,9 +31,10 @@ def test_an_example_is_a_novel_with_the_facts_in_their_order_and_the_question_la
         assert row[-1] == story.answer
         assert row[-1 - len(story.question) : -1].tolist() == story.question.tolist()
         rest, place = row[: -1 - len(story.question)].tolist(), 0
-        for fact in story.facts:
+        for fact, wanted in zip(story.facts, example.places.tolist(), strict=True):
             ids = fact.tolist()
             place = next(at for at in range(place, len(rest)) if rest[at : at + len(ids)] == ids)
+            assert place == wanted
             del rest[place : place + len(ids)]
         assert rest == example.novel[(example.start + np.arange(len(rest))) % len(example.novel)].tolist()
 
