@@ -32,6 +32,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "baseline": {},
 }
 BACKBONE = {"layers": 4, "heads": 4, "head_width": 32, "width": 128, "inner_width": 512}
+SETTINGS = {"positions": "rotary", "init": "scaled"}  # with a low rate and a large batch, as for retrieval
 SMALL = {"layers": 2, "heads": 2, "head_width": 16, "width": 32, "inner_width": 64}
 
 
@@ -46,7 +47,8 @@ def configuration(model: str, seed: int, arguments: argparse.Namespace) -> RunCo
                 "options": {"data": arguments.data, "qa": arguments.qa},
             },
             "preset": model,
-            "model": {**(SMALL if arguments.small else BACKBONE), "positions": "rotary", **MODELS[model]},
+            "model": {**(SMALL if arguments.small else BACKBONE), **SETTINGS, **MODELS[model]},
+            "optimizer": {"matrix_lr": 0.005},
             "curriculum": {"over": "length", "start": arguments.segment, "promote_at": arguments.promote_at},
             "train": {
                 "batch": arguments.batch,
@@ -128,8 +130,8 @@ def main() -> None:
     parser.add_argument("--segment", type=int, default=128, help="tokens per segment")
     parser.add_argument("--segments", type=int, default=8, help="at most, in training")
     parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--promote_at", type=float, default=0.95)
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--promote_at", type=float, default=0.9)
     parser.add_argument("--multiples", type=numbers, default=[1, 2, 8, 32, 128])
     parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--seeds", type=numbers, default=[0])

@@ -8,7 +8,8 @@ import pytest
 
 from rmt.errors import ConfigError, DataError
 from rmt.tasks import make_task
-from rmt.tasks.memory_qa import MemoryQA, by_age, needed
+from rmt.tasks.babi import by_age
+from rmt.tasks.memory_qa import MemoryQA, needed
 from tests.tasks.stories import write_data
 
 
@@ -27,6 +28,7 @@ def test_an_example_is_a_novel_with_the_facts_in_their_order_and_the_question_la
     for number in range(20):
         example = made.example(split, number)
         row, story = example.row(), example.story
+        assert row[:-1].tolist() == np.concatenate(list(example.pieces())).tolist()
         assert len(row) == made.length + 1
         assert row[-1] == story.answer
         assert row[-1 - len(story.question) : -1].tolist() == story.question.tolist()

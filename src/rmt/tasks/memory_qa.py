@@ -45,13 +45,16 @@ class Scattered(NamedTuple):
 
     def excerpt(self, done: int, count: int) -> np.ndarray:
         """Tokens of the novel, which starts again behind its end."""
-        return self.novel.take(np.arange(self.start + done, self.start + done + count), mode="wrap").astype(
-            np.int64
-        )
+        start = (self.start + done) % len(self.novel)
+        if start + count <= len(self.novel):
+            return self.novel[start : start + count].astype(np.int64)
+        return self.novel.take(np.arange(start, start + count), mode="wrap").astype(np.int64)
 
     def row(self) -> np.ndarray:
-        """All ids and the answer."""
-        return np.concatenate([*self.pieces(), [self.story.answer]])
+        """What `pieces` gives, at once, and the answer."""
+        places = np.repeat(self.places, [len(fact) for fact in self.story.facts])
+        text = np.insert(self.excerpt(0, self.noise), places, np.concatenate(self.story.facts))
+        return np.concatenate([text, self.story.question, [self.story.answer]])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +103,12 @@ class MemoryQA(Task, TaskTokenizer):
         return self.length
 
     def draw(self, generator: np.random.Generator, count: int) -> Examples:
-        groups = by_age(self.library.stories["train"]) if self.balance else [self.library.stories["train"]]
-        rows = []
-        for _ in range(count):
-            group = groups[generator.integers(len(groups))]
-            rows.append(self.renamed(self.scatter(group, "train", generator).row(), generator))
-        return next_token(np.stack(rows), answer=1)
+        groups = self.library.by_age if self.balance else [self.library.stories["train"]]
+        rows = [
+            self.scatter(groups[generator.integers(len(groups))], "train", generator).row()
+            for _ in range(count)
+        ]
+        return next_token(self.renamed(np.stack(rows), generator), answer=1)
 
     def split(self, name: str, count: int | None = None) -> Batch:
         size = self.sizes.get(name, 0)
@@ -138,14 +141,14 @@ class MemoryQA(Task, TaskTokenizer):
         start = int(generator.integers(len(novel)))
         return Scattered(story, novel, start, np.floor(shares * (noise + 1)).astype(np.int64), noise)
 
-    def renamed(self, row: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """The row with names and answers swapped among themselves; there are few stories to learn from."""
+    def renamed(self, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Rows (B, T) with names and answers swapped, in each anew; there are few stories to learn from."""
         if not self.rename:
-            return row
-        table = np.arange(self.vocabulary)
+            return rows
+        tables = np.tile(np.arange(self.vocabulary), (len(rows), 1))
         for group in self.library.swaps:
-            table[group] = generator.permutation(group)
-        return table[row]
+            tables[:, group] = generator.permuted(np.tile(group, (len(rows), 1)), axis=1)
+        return np.take_along_axis(tables, rows, axis=1)
 
     def render(self, tokens: Sequence[int]) -> str:
         """Words; those of the novel that no fact has as ~ and their bucket's number."""
@@ -159,16 +162,6 @@ class MemoryQA(Task, TaskTokenizer):
 
     def speaker(self) -> Speaker:
         return lambda id: f"{self.library.words.word(id)} "
-
-
-def by_age(stories: list[Story]) -> list[list[Story]]:
-    """Stories by how many facts lie behind the one that is asked for.
-
-    In qa1 that is none in nearly half of them: naming the last place is right so often that a model is slow
-    to find out who is asked for.
-    """
-    ages = sorted({story.since for story in stories})
-    return [[story for story in stories if story.since == age] for age in ages]
 
 
 def needed(story: Story) -> int:
