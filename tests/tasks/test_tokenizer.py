@@ -6,7 +6,8 @@ from rmt.errors import DataError
 from rmt.tasks.copy import Copy
 from rmt.tasks.quadratic import Quadratic
 from rmt.tasks.tokenizer import of_vocabulary, tokenizer_of
-from rmt.tasks.vocabulary import Bytes, Characters, Words
+from rmt.tasks.vocabulary import Bytes, Characters, Tokenizer, Words
+from tests.tasks.tokenizer import trained
 
 TEXT = "Käse  und\nWein, né?\n\nUnd so weiter\n"
 VOCABULARIES = {
@@ -42,6 +43,21 @@ def test_ids_are_spoken_one_by_one(kind):
 def test_a_prompt_of_words_has_no_line_break_at_its_end():
     tokenizer = of_vocabulary(VOCABULARIES["words"])
     assert tokenizer.decode(tokenizer.encode("Und so")) == "Und so"
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_a_tokenizer_of_ones_own_sees_whole_lines_and_speaks_what_it_read(size):
+    vocabulary = Tokenizer(trained().to_str())
+    tokenizer, text = of_vocabulary(vocabulary), "the fox é\nand the 狐 of water\n"
+    ids, rest = [], b""
+    for start in range(0, len(text.encode()), size):
+        rest += text.encode()[start : start + size]
+        cut = tokenizer.whole(rest)
+        ids += tokenizer.encode(rest[:cut].decode())
+        rest = rest[cut:]
+    assert ids == vocabulary.encode(text).ids.tolist()
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.decode(ids * 9) == text * 9
 
 
 def test_half_a_character_is_spoken_with_its_other_half():

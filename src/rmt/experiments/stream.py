@@ -14,6 +14,7 @@ from rmt.errors import ConfigError
 from rmt.infer.session import Session
 from rmt.infer.sources import text_pieces
 from rmt.tasks.segments import segment_length
+from rmt.tasks.text import Text
 from rmt.tasks.tokenizer import tokenizer_of
 from rmt.train.checkpoint import load, read_config, run_folder
 from rmt.train.config import build_task
@@ -29,9 +30,9 @@ def open_session(run: str | Path, device: str = "auto", saved: str | Path | None
     tokenizer = tokenizer_of(task)
     if saved is not None:
         return Session.load(saved, model, tokenizer)
-    own = config.task.segment_length
-    length = own if config.task.is_text else segment_length(task.total_length, config.task.segments)
-    return Session(model, tokenizer, length)
+    if isinstance(task, Text):
+        return Session(model, tokenizer, config.task.segment_length)
+    return Session(model, tokenizer, segment_length(task.total_length, config.task.segments))
 
 
 class Place(NamedTuple):

@@ -14,6 +14,7 @@ from rmt.tasks.vocabulary import END, UNKNOWN, Bytes, Characters, Tokenizer, Voc
 
 Speaker = Callable[[int], str]
 CONTEXT = 8  # tokens that a token's text can depend on
+LONGEST_CHARACTER = 4  # bytes
 
 
 class TaskTokenizer(ABC):
@@ -129,16 +130,17 @@ class LineTokenizer(TaskTokenizer):
 
     def speaker(self) -> Speaker:
         """A token adds what the text of the last few has more with it than without it."""
-        recent: list[int] = []
+        spoken: list[int] = []
+        waiting: list[int] = []  # parts of a character
 
         def speak(id: int) -> str:
-            before = self.vocabulary.decode(recent)
-            after = self.vocabulary.decode([*recent, id])
-            recent.append(id)
-            if after.endswith("\ufffd") and len(recent) < CONTEXT:  # half a character
+            waiting.append(id)
+            before, after = self.vocabulary.decode(spoken), self.vocabulary.decode([*spoken, *waiting])
+            if after.endswith("\ufffd") and len(waiting) < LONGEST_CHARACTER:
                 return ""
-            del recent[: -CONTEXT if len(recent) > 2 * CONTEXT else 0]
-            return after.removeprefix(before.rstrip("\ufffd"))
+            spoken[:] = [*spoken, *waiting][-CONTEXT:]
+            waiting.clear()
+            return after[len(before) :]
 
         return speak
 
