@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from rmt.analysis.capture import SegmentAttention, strongest
-from rmt.errors import RMTError
+from rmt.analysis.capture import Head, SegmentAttention
+from rmt.analysis.operations import best, findings
+from rmt.errors import ConfigError, RMTError
 
 
 class Panel(NamedTuple):
@@ -26,25 +27,33 @@ def write_and_read(
 ) -> None:
     """The paper's Fig. 6 in small: one segment written into memory, a later one read from it."""
     writing, reading = written.block("write", "tokens"), read.block("tokens", "read")
-    writer, reader = strongest(writing), strongest(reading)
+    writer, reader = strongest(written, "write"), strongest(read, "read")
     slots = [str(slot + 1) for slot in range(writing.shape[2])]
     draw(
         [
             Panel(
-                writing[writer.layer, writer.head],
-                f"write: the source goes into memory\nlayer {writer.layer + 1}, head {writer.head + 1}",
+                writing[writer],
+                f"write: the source goes into memory\n{writer}",
                 ("write block", slots),
                 ("tokens of the first segment", words[0]),
             ),
             Panel(
-                reading[reader.layer, reader.head],
-                f"read: the answer comes out of memory\nlayer {reader.layer + 1}, head {reader.head + 1}",
+                reading[reader],
+                f"read: the answer comes out of memory\n{reader}",
                 ("tokens of the second segment", words[1]),
                 ("read block", slots),
             ),
         ],
         path,
     )
+
+
+def strongest(segment: SegmentAttention, operation: str) -> Head:
+    """The head that does an operation most clearly in a segment."""
+    found = best(findings([segment]), operation)
+    if found is None:
+        raise ConfigError(f"operation={operation!r} cannot be drawn: this model has no spans for it")
+    return found.head
 
 
 def draw(panels: Sequence[Panel], path: Path) -> None:
