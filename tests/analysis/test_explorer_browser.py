@@ -40,7 +40,7 @@ def test_hovering_tells_the_right_number_for_every_model(visit, kind):
     there.page.select_option("#segment", "2")  # the ragged one
     segment = capture(model, example(0).tokens, LENGTH)[2]
     rows, keys = segment.weights.shape[-2:]
-    for layer, head in ((0, 0), (1, 1)):
+    for layer, head in ((0, 1), (1, 0)):
         there.page.select_option("#layer", str(layer))
         there.page.select_option("#head", str(head))
         for row, column in ((0, 0), (rows - 1, keys - 1), (rows // 2, keys // 3)):
@@ -90,6 +90,10 @@ def test_buttons_lead_to_segments_and_heads(visit):
     there.page.locator("#thumbnails button").nth(3).click()
     assert (there.chosen()["layer"], there.chosen()["head"]) == (1, 1)
     assert there.text("#map-title") == "Segment 3, layer 2, head 2"
+    there.page.locator("#thumbnails button").nth(2).click()
+    assert there.page.locator("#thumbnails button[aria-pressed=true]").all_inner_texts() == ["layer 2 · 1"]
+    assert there.page.locator("#scores tr[aria-current=true] th").all_inner_texts() == ["layer 2, head 1"]
+    assert (there.page.input_value("#layer"), there.page.input_value("#head")) == ("1", "0")
     there.page.locator("#scores tbody button").first.click()
     assert there.text("#map-title") == "Segment 3, layer 1, head 1"
     finding = data_of(page_of(model_of()))["examples"][0]["findings"][1]["to"]

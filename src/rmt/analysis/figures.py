@@ -95,7 +95,7 @@ def draw_map(axis: Any, picture: Picture) -> None:
     spans = picture.segment.spans
     image = picture.segment.weights[picture.head].float().cpu().numpy()
     axis.imshow(image, cmap="Blues", vmin=0, vmax=max(float(image.max()), 0.5), aspect="auto")
-    axis.set_title(picture.title, fontsize=10, pad=22)
+    axis.set_title(picture.title, fontsize=10, pad=30)
     axis.set_box_aspect(image.shape[0] / image.shape[1])
     labels = labels_of(spans, picture.words)
     axis.xaxis.tick_top()
