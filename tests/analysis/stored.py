@@ -23,8 +23,7 @@ from rmt.train.config import RunConfig, build_task
 
 FOLDER = Path(__file__).parent / "trained"
 TINY = (
-    "--length 6 --model.width 32 --model.inner_width 64 --model.positions rotary "
-    "--target 0.998 --device cpu"
+    "--length 6 --model.width 32 --model.inner_width 64 --model.positions rotary --target 0.998 --device cpu"
 )
 TWO = "--model.heads 2 --model.head_width 16 --optimizer.lr 0.01"
 ONE = "--model.layers 1 --model.heads 1 --optimizer.lr 0.03"
@@ -32,8 +31,8 @@ ONE = "--model.layers 1 --model.heads 1 --optimizer.lr 0.03"
 MODELS = {
     "copy-identical": f"copy --segments 3 --model.memory.init identical {TWO}",
     "copy-distinct": f"copy --segments 3 {TWO}",
-    "reverse-identical": f"reverse --segments 2 --model.memory.init identical --seed 1 {ONE}",
-    "reverse-distinct": f"reverse --segments 2 {TWO}",
+    "reverse-identical": f"reverse --segments 2 --model.memory.init identical --seed 3 {ONE}",
+    "reverse-distinct": f"reverse --segments 2 --seed 1 {TWO}",
     "copy-transformer-xl": f"copy --segments 3 --model transformer_xl {TWO}",
 }
 

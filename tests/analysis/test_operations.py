@@ -132,7 +132,7 @@ def test_an_operation_without_its_spans_does_not_exist():
     assert list(operations(plain)) == ["mix"]
     assert best(findings([plain]), "write") is None
     cached = segment({}, spans=Spans(2, 0, 4, 0))
-    assert list(operations(cached)) == ["mix", "cache"]
+    assert list(operations(cached)) == ["cache", "mix"]
 
 
 def test_a_row_that_never_looks_there_stays_zero():

@@ -56,12 +56,9 @@ def test_copy_writes_in_order_and_reads_in_order_from_identical_slots():
 
 
 def test_reverse_turns_around_between_writing_and_reading():
-    segments = seen("reverse-identical")
-    found = findings(segments)
+    found = findings(seen("reverse-identical"))
     writing, reading = best(found, "write", segment=0), best(found, "read", segment=1)
-    assert {writing.order, reading.order} == {"straight", "reversed"}
-    assert max(writing.straight, writing.reversed) > CLEAR
-    assert max(reading.straight, reading.reversed) > CLEAR
+    assert (writing.order, reading.order) == ("straight", "reversed")
 
 
 @pytest.mark.parametrize("name", RECURRENT)

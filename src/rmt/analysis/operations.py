@@ -18,8 +18,8 @@ OPERATIONS = {
     "write": ("write", "tokens"),
     "read": ("tokens", "read"),
     "rewrite": ("write", "read"),
-    "mix": ("tokens", "tokens"),
     "cache": ("tokens", "cache"),
+    "mix": ("tokens", "tokens"),
 }
 DIAGONAL = 0.5  # share of the attention on one diagonal from which an operation has an order
 TINY = 1e-12  # what counts as no attention at all
