@@ -26,7 +26,8 @@ IDENTICAL = "--model.memory.init identical"
 # name of the run: what `rmt train` was told, beside --out
 MODELS = {
     "copy": f"copy --length 8 --segments 3 {IDENTICAL} --target 0.99",
-    "reverse": f"reverse --length 8 --segments 2 {IDENTICAL} --target 0.99",
+    "reverse": f"reverse --length 8 --segments 2 {IDENTICAL} --target 0.99 "
+    "--model.positions rotary --optimizer.lr 0.01",
     "rewrite": f"copy --length 12 --segments 9 --memory 4 {IDENTICAL} --target 0.99",
     "cache": "copy --length 8 --segments 3 --model transformer_xl --target 0.99",
     "compress": f"reverse --length 12 --segments 4 --memory 3 {IDENTICAL} --target 0.99 --steps 1500",
@@ -93,8 +94,8 @@ def photograph(folder: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         for name, width, height, scheme in (
-            ("desktop", 1280, 860, "light"),
-            ("dark", 1280, 860, "dark"),
+            ("desktop", 1280, 1030, "light"),
+            ("dark", 1280, 1030, "dark"),
             ("phone", 400, 860, "light"),
         ):
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
