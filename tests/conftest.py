@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-EXACT = {"laws", "nn", "evaluate", "test_bptt.py"}  # folders and files that build every model in float64
+EXACT = {
+    "laws",
+    "nn",
+    "evaluate",
+    "analysis",
+    "test_bptt.py",
+}  # folders and files that build every model in float64
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ COMMANDS = {
     "demo": "watch an RMT carry a sequence across segments where others cannot",
     "train": "train a model on a task",
     "evaluate": "measure a trained run on a split",
+    "attention": "look into the memory of a trained run",
     "data": "list the tasks, show examples, prepare texts",
     "runs": "list runs and compare them",
     "reproduce": "train all runs of one of the paper's comparisons",
