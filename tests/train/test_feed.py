@@ -4,14 +4,12 @@
 
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from rmt.core.state import State
 from rmt.train.feed import Piece
 from rmt.train.trainer import Trainer
 from tests.laws.models import assert_same
@@ -28,6 +26,7 @@ from tests.train.texts import (
     text,
     write_corpus,
 )
+from tests.train.twin import Twin, window_of
 
 SCHEDULES = {
     "chunked-0": {"schedule": "chunked", "depth": 0},
@@ -95,7 +94,7 @@ def test_rows_start_anew_with_each_pass_and_as_the_setting_says(data, reset, sch
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("model", ["baseline", "transformer_xl", "rmt", "transformer_xl_rmt"])
+@pytest.mark.parametrize("model", ["transformer_xl", "rmt", "transformer_xl_rmt"])
 def test_every_update_is_that_of_one_row_and_segment_at_a_time(data, model, schedule):
     assert_like_twin(data, model=MODELS[model], bptt=SCHEDULES[schedule])
 
@@ -171,8 +170,9 @@ def test_initial_memory_moves_exactly_when_a_row_starts_from_it(data, reset, sch
 
 
 @pytest.mark.parametrize("schedule", ["chunked-1", "sliding-1"])
-def test_memory_that_is_the_same_in_every_segment_learns_in_every_update(data, schedule):
-    assert_like_twin(data, model=MODELS["memory_transformer"], bptt=SCHEDULES[schedule])
+@pytest.mark.parametrize("model", ["baseline", "memory_transformer"])
+def test_models_without_a_state_learn_from_every_segment_alike(data, model, schedule):
+    assert_like_twin(data, model=MODELS[model], bptt=SCHEDULES[schedule])
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -188,68 +188,9 @@ def test_tokens_samples_and_losses_are_counted(data, schedule):
         assert trainer.tokens == number * BATCH * LENGTH * new
 
 
-class Window(NamedTuple):
-    places: range  # segments, counted over all passes
-    counted: list[int]  # those whose losses count
-
-
-def window_of(bptt: dict[str, Any], number: int) -> Window:
-    """What update `number` is made of."""
-    depth = bptt["depth"]
-    if bptt["schedule"] == "chunked":
-        places = range(number * (depth + 1), (number + 1) * (depth + 1))
-        return Window(places, list(places))
-    return Window(range(max(0, number - depth), number + 1), [number])
-
-
 def updates_of(bptt: dict[str, Any]) -> int:
     """Enough updates to read the segments."""
     return math.ceil(SEGMENTS / len(window_of(bptt, 0).counted))
-
-
-class Twin:
-    """One row and one segment at a time; every state is kept."""
-
-    def __init__(self, trainer: Trainer, lanes: Tensor):
-        self.model, self.config, self.lanes = trainer.model, trainer.config, lanes
-        self.bptt = {"schedule": self.config.bptt.schedule, "depth": self.config.bptt.depth}
-        self.behind: dict[int, list[State]] = {}  # the states of all rows before a segment, cut
-
-    def losses(self, number: int) -> tuple[Tensor, Tensor]:
-        """The mean loss of update `number`, and with the auxiliary loss of memory."""
-        window = window_of(self.bptt, number)
-        tokens, memory, after = [], [], []
-        for row in range(BATCH):
-            state = self.entering(window.places[0], row)
-            for place in window.places:
-                if starts_anew(self.config.task.reset, place, row):
-                    state = self.model.initial_state(1)
-                start = place % PASS * LENGTH
-                whole = self.lanes[row : row + 1, start : start + LENGTH + 1]
-                output = self.model(whole[:, :-1], state)
-                state = output.state
-                if place in window.counted:
-                    tokens.append(F.cross_entropy(output.logits[0], whole[0, 1:]))
-                    memory.append(self.memory_loss(state.memory))
-            after.append(state.detach())
-        self.behind[window.places.stop] = after
-        mean, auxiliary = torch.stack(tokens).mean(), torch.stack(memory).mean()
-        return mean.detach(), mean + self.config.train.memory_loss * auxiliary
-
-    def entering(self, place: int, row: int) -> State:
-        """The state that a window starts from."""
-        if place == 0:
-            return self.model.initial_state(1)
-        state = self.behind[place][row]
-        if self.config.bptt.replay_from == "stored":
-            return state
-        return state._replace(memory=self.behind[max(self.behind)][row].memory)
-
-    def memory_loss(self, write: Tensor) -> Tensor:
-        """Minus the mean log-probability of the last token at the written memory, (1, M, D)."""
-        if not self.config.train.memory_loss:
-            return torch.zeros(())
-        return -self.model.embedding.logits(write).log_softmax(-1)[..., -1].mean()
 
 
 def assert_like_twin(data: Path, **groups: Any) -> None:

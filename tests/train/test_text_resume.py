@@ -11,7 +11,7 @@ from tests.train.runs import metrics, run
 from tests.train.test_resume import assert_same_run, kill_at
 from tests.train.texts import MODELS, text, write_corpus
 
-STEPS = 40
+STEPS = 32
 TRAIN = (
     "train text --data {data} --model transformer_xl_rmt --memory 2 --cache 5 --batch 3 --steps {steps} "
     "--device cpu --task.segment_length 4 --task.reset document --schedule {schedule} --depth 2 "
