@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache
-from transformers.modeling_outputs import BaseModelOutputWithPast
+from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
 from rmt.core.state import State
 from rmt.errors import ConfigError, DataError
@@ -41,7 +41,7 @@ class SegmentCache(Cache):
         mask = next((one for one in (*args, kwargs.get("attention_mask")) if isinstance(one, Tensor)), None)
         exists = torch.ones(tokens.shape[:2], device=tokens.device) if mask is None else mask
         hidden = self.read(tokens, exists[:, -tokens.shape[1] :].bool())
-        return BaseModelOutputWithPast(last_hidden_state=hidden, past_key_values=self)
+        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden, past_key_values=self)
 
     def read(self, tokens: Tensor, exists: Tensor) -> Tensor:
         """Read the next tokens (B, n, D) -> (B, n, D), as many segments as they fill."""
