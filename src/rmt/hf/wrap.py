@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import transformers
-from transformers import AutoConfig, PreTrainedModel
+from transformers import AutoConfig, PreTrainedModel, modeling_utils
 
 from rmt.config import to_dict
 from rmt.errors import ConfigError
@@ -121,6 +121,7 @@ def wrapped(model: Any, settings: Settings) -> Any:
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     made = copy.deepcopy(model, {**shared, id(model.config): config})
     made.__class__ = model_class(type(model))
+    modeling_utils._CAN_RECORD_REGISTRY[str(type(made))] = made._can_record_outputs  # as its __init__ would
     config.architectures = [type(made).__name__]
     made.add_memory_tokens()
     return made.train(model.training)
