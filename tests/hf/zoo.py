@@ -24,6 +24,14 @@ SIZES = {
     "bos_token_id": CLS,
     "eos_token_id": SEP,
 }
+NO_DROPOUT = dict.fromkeys(
+    (
+        "hidden_dropout_prob attention_probs_dropout_prob resid_pdrop embd_pdrop attn_pdrop dropout dropout_rate "
+        "attention_dropout hidden_dropout activation_dropout classifier_dropout embedding_dropout mlp_dropout "
+        "layerdrop pooler_dropout cls_dropout summary_first_dropout"
+    ).split(),
+    0.0,
+)
 T5 = {"d_model": WIDTH, "d_ff": 24, "d_kv": 8, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": PAD}
 BART = {
     "d_model": WIDTH,
@@ -100,7 +108,7 @@ def over(kinds: tuple[str, ...] = ("encoder", "decoder", "seq2seq"), heads: tupl
 def plain(name: str, head: str = "Model", attention: str = "eager", **settings: Any) -> Any:
     """A pretrained class with random weights that are neither zero nor alike, in evaluation mode."""
     labels = {"num_labels": 2 if head == "ForQuestionAnswering" else 3}
-    given = {**SIZES, **OWN.get(name, {}), **labels, **settings}
+    given = {**SIZES, **NO_DROPOUT, **OWN.get(name, {}), **labels, **settings}
     if name == "t5":
         del given["max_position_embeddings"]
     config = transformers.AutoConfig.for_model(name, **given)
