@@ -107,8 +107,10 @@ def reads_last_only(model: Any, family: Family) -> bool:
 
 
 def embedding_rms(model: Any) -> float:
-    """The root mean square of the token embeddings."""
+    """The root mean square of the token embeddings; 1 where there are shapes only."""
     weight = model.get_input_embeddings().weight
+    if weight.is_meta:
+        return 1.0
     return float(weight.detach().float().pow(2).mean().sqrt()) or 1.0
 
 
