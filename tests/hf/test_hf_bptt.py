@@ -24,7 +24,9 @@ def test_gradients_are_those_of_the_training_loops_windows(name, depth):
     got = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
 
     cell = Cell(super(type(model), model).forward, model, {"return_dict": True})
-    cut = plan({"input_ids": inputs["input_ids"]}, inputs["attention_mask"].bool(), model.settings, model.layout)
+    cut = plan(
+        {"input_ids": inputs["input_ids"]}, inputs["attention_mask"].bool(), model.settings, model.layout
+    )
     before = model.settings.prefix + (model.layout.separator if model.settings.prefix else 0)
 
     def loss_of(index, output):
@@ -93,7 +95,9 @@ def test_a_checkpointed_segment_keeps_less():
     for checkpoint in (False, True):
         model = remembering("gpt2", "ForCausalLM", checkpoint=checkpoint)
         sizes: list[int] = []
-        with torch.autograd.graph.saved_tensors_hooks(lambda one: sizes.append(one.nbytes) or one, lambda one: one):
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda one, sizes=sizes: sizes.append(one.nbytes) or one, lambda one: one
+        ):
             model(**texts("gpt2", 40))
         kept.append(sum(sizes))
     assert kept[1] < kept[0] / 2
@@ -130,5 +134,3 @@ class hook:
 
     def __exit__(self, *error):
         self.handle.remove()
-
-

@@ -1,6 +1,5 @@
 """What holds for every family, head and attention implementation."""
 
-import pytest
 import torch
 
 from rmt.hf import add_memory
@@ -19,16 +18,17 @@ def test_without_memory_and_in_one_segment_a_model_is_its_base_to_the_bit(name, 
         assert torch.equal(got.nan_to_num(), expected.nan_to_num())  # eager ModernBERT has nan in padding
     without_mask = texts(name, 12, 12)
     del without_mask["attention_mask"]
-    assert torch.equal(
-        main_output(answer(wrapped, without_mask)), main_output(answer(base, without_mask))
-    )
+    assert torch.equal(main_output(answer(wrapped, without_mask)), main_output(answer(base, without_mask)))
 
 
 @over()
 def test_a_row_of_a_ragged_batch_is_that_row_alone_whatever_its_padding_side(name, head, attention):
     model = remembering(name, head, attention)
     lengths = (14, 3, 9, 17)
-    alone = [main_output(answer(model, row(texts(name, *lengths), index, length))) for index, length in enumerate(lengths)]
+    alone = [
+        main_output(answer(model, row(texts(name, *lengths), index, length)))
+        for index, length in enumerate(lengths)
+    ]
     states = [
         answer(model, row(texts(name, *lengths), index, length), return_state=True).state.memory
         for index, length in enumerate(lengths)
@@ -41,7 +41,9 @@ def test_a_row_of_a_ragged_batch_is_that_row_alone_whatever_its_padding_side(nam
             if per_token(head, name):
                 got = got[:, inputs["attention_mask"][index].bool()]
             torch.testing.assert_close(got, alone[index], rtol=1e-5, atol=1e-5)
-            torch.testing.assert_close(output.state.memory[index : index + 1], states[index], rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(
+                output.state.memory[index : index + 1], states[index], rtol=1e-5, atol=1e-5
+            )
 
 
 @over()

@@ -103,7 +103,9 @@ def test_a_trainer_goes_on_after_a_kill_as_if_nothing_had_happened(tmp_path):
         "one.add_callback(Kill)\none.train()\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], env=environment, capture_output=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], env=environment, capture_output=True, cwd=ROOT
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
     resumed = classifier()
     trainer(resumed, tmp_path / "killed").train(resume_from_checkpoint=True)
@@ -147,7 +149,9 @@ def test_an_adapter_has_the_memory_and_alone_gives_the_same_predictions(tmp_path
 
 
 def test_memory_that_an_adapter_forgot_is_not_silent():
-    model = lora(rmt.add_memory(plain("bert", "ForSequenceClassification"), memory=2, segment_length=6)).train()
+    model = lora(
+        rmt.add_memory(plain("bert", "ForSequenceClassification"), memory=2, segment_length=6)
+    ).train()
     with pytest.warns(UserWarning, match=r"memory is frozen .*modules_to_save=\['memory'\]"):
         model(**texts("bert", 9))
 
@@ -202,20 +206,27 @@ def test_autocast_carries_memory_in_any_precision():
     assert torch.isfinite(model.memory.weight.grad).all()
 
 
-@pytest.mark.parametrize(("name", "head"), [("bert", "ForSequenceClassification"), ("gpt2", "ForCausalLM"), ("t5", "ForConditionalGeneration")])
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [("bert", "ForSequenceClassification"), ("gpt2", "ForCausalLM"), ("t5", "ForConditionalGeneration")],
+)
 def test_a_device_map_places_the_memory(name, head, tmp_path):
     model = remembering(name, head)
     model.save_pretrained(tmp_path)
     loaded = type(model).from_pretrained(tmp_path, device_map={"": "cpu"}, dtype=torch.float64).eval()
     assert loaded.memory.weight.device == torch.device("cpu")
     inputs = texts(name, 14, 9)
-    torch.testing.assert_close(main_output(answer(loaded, inputs)), main_output(answer(model, inputs)), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        main_output(answer(loaded, inputs)), main_output(answer(model, inputs)), rtol=1e-5, atol=1e-5
+    )
     whole = rmt.add_memory(plain(name, head), memory=2, segment_length=5)
     from accelerate import dispatch_model
 
     whole.load_state_dict(model.state_dict())
     dispatched = dispatch_model(whole, {"": "cpu"}, force_hooks=True)
-    torch.testing.assert_close(main_output(answer(dispatched, inputs)), main_output(answer(model, inputs)), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        main_output(answer(dispatched, inputs)), main_output(answer(model, inputs)), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_a_loaded_class_can_be_named_and_pickled():

@@ -114,7 +114,10 @@ def test_an_encoder_decoder_generates_what_the_unrolled_model_says_step_by_step(
                 answer = model(**inputs, decoder_input_ids=made.sequences[:, : step + 1])
             torch.testing.assert_close(logits.double(), answer.logits[:, -1], rtol=1e-5, atol=1e-5)
         beams = model.generate(**inputs, **options, num_beams=2)
-        alone = [model.generate(**{k: v[r : r + 1] for k, v in inputs.items()}, **options, num_beams=2) for r in (0, 1)]
+        alone = [
+            model.generate(**{k: v[r : r + 1] for k, v in inputs.items()}, **options, num_beams=2)
+            for r in (0, 1)
+        ]
         assert torch.equal(beams, torch.cat(alone))
 
 
@@ -123,14 +126,20 @@ def test_what_an_encoder_decoder_generates_depends_on_the_first_segment(name):
     model = remembering(name, "ForConditionalGeneration")
     inputs, other = texts(name, 18), texts(name, 18)
     other["input_ids"][0, 1:5] = torch.tensor([9, 8, 7, 6])
-    options = {**GREEDY, "max_new_tokens": 2, "output_logits": True, "return_dict_in_generate": True, "min_new_tokens": 2}
+    options = {
+        **GREEDY,
+        "max_new_tokens": 2,
+        "output_logits": True,
+        "return_dict_in_generate": True,
+        "min_new_tokens": 2,
+    }
     one, two = (model.generate(**given, **options).logits[0] for given in (inputs, other))
     assert not torch.equal(one, two)
 
 
 def test_only_segments_filled_from_the_left_can_be_decoded():
     model = remembering("gpt2", "ForCausalLM", alignment="right")
-    with pytest.raises(ConfigError, match="alignment='right' cannot be decoded.*use alignment='left'"):
+    with pytest.raises(ConfigError, match=r"alignment='right' cannot be decoded.*use alignment='left'"):
         model.generate(**texts("gpt2", 7), **GREEDY)
 
 
@@ -144,7 +153,9 @@ def test_a_cache_of_another_kind_is_refused():
 
 def test_generation_beyond_max_segments_is_an_error():
     model = remembering("gpt2", "ForCausalLM", max_segments=2)
-    assert model.generate(**texts("gpt2", 7), **{**GREEDY, "max_new_tokens": 3, "min_new_tokens": 3}).shape == (1, 10)
+    assert model.generate(
+        **texts("gpt2", 7), **{**GREEDY, "max_new_tokens": 3, "min_new_tokens": 3}
+    ).shape == (1, 10)
     with pytest.raises(DataError, match="beyond max_segments=2"):
         model.generate(**texts("gpt2", 7), **GREEDY)
 

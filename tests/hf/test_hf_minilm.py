@@ -59,9 +59,14 @@ def test_a_ragged_batch_is_its_rows_alone(base, words):
 def test_a_classifier_learns_what_only_the_first_segment_says(words):
     torch.set_default_dtype(torch.float32)
     torch.manual_seed(0)
-    base = transformers.AutoModelForSequenceClassification.from_pretrained(FOLDER, num_labels=2, dtype="float32")
+    base = transformers.AutoModelForSequenceClassification.from_pretrained(
+        FOLDER, num_labels=2, dtype="float32"
+    )
     model = rmt.add_memory(base, memory=4, segment_length=12)
-    texts = [f"{word} . the film was shown in the evening and people went home late after it" for word in ("good", "bad")]
+    texts = [
+        f"{word} . the film was shown in the evening and people went home late after it"
+        for word in ("good", "bad")
+    ]
     inputs = words(texts, padding=True, return_tensors="pt")
     optimizer = torch.optim.AdamW(model.parameters(), 3e-4)
     for _ in range(40):

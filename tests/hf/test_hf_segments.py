@@ -20,7 +20,9 @@ def cut(*rows, side="right", layout=AFTER_CLS, **settings):
     width = max(map(len, rows))
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     for number, row in enumerate(rows):
-        ids[number, slice(0, len(row)) if side == "right" else slice(width - len(row), width)] = torch.tensor(row)
+        ids[number, slice(0, len(row)) if side == "right" else slice(width - len(row), width)] = torch.tensor(
+            row
+        )
     made = plan({"input_ids": ids}, ids > 0, given, layout)
     return made, [
         [
@@ -118,7 +120,9 @@ def test_a_document_in_pieces_is_the_document(name):
     first, last = whole[:, : edges[0]], whole[:, whole.shape[1] - edges[1] :]
     state, hidden = None, []
     for piece in text.split([10, 5], dim=1):
-        output = answer(model, {"input_ids": torch.cat([first, piece, last], dim=1)}, state=state, return_state=True)
+        output = answer(
+            model, {"input_ids": torch.cat([first, piece, last], dim=1)}, state=state, return_state=True
+        )
         state = output.state
         hidden.append(output.last_hidden_state[:, edges[0] : edges[0] + piece.shape[1]])
     expected = answer(model, {"input_ids": whole}, return_state=True)
@@ -148,7 +152,9 @@ def test_a_tuple_has_the_state_last():
 
 def test_a_state_of_other_rows_is_refused():
     model = remembering("gpt2")
-    with pytest.raises(ConfigError, match=r"state of \(3, 2\) \(rows, memory\) does not fit a batch of \(2, 2\)"):
+    with pytest.raises(
+        ConfigError, match=r"state of \(3, 2\) \(rows, memory\) does not fit a batch of \(2, 2\)"
+    ):
         model(**texts("gpt2", 6, 6), state=model.initial_state(3))
 
 
@@ -191,13 +197,21 @@ def test_the_longest_segment_that_is_chosen_by_itself_runs_and_one_token_more_is
     hidden = answer(model, texts(name, length + edges))
     assert torch.isfinite(hidden.last_hidden_state).all()
     if name not in ("t5", "deberta-v2"):  # they know no limit
-        with pytest.raises(ConfigError, match=rf"segment_length={length + 1} is too long: .*choose at most {length}"):
+        with pytest.raises(
+            ConfigError, match=rf"segment_length={length + 1} is too long: .*choose at most {length}"
+        ):
             rmt.add_memory(base, memory=3, segment_length=length + 1)
 
 
 @pytest.mark.parametrize(
     ("name", "length"),
-    [("bert", 64 - 10 - 3), ("roberta", 64 - 10 - 3), ("gpt2", 64 - 20), ("t5", 512 - 10 - 1), ("bart", 64 - 10 - 2)],
+    [
+        ("bert", 64 - 10 - 3),
+        ("roberta", 64 - 10 - 3),
+        ("gpt2", 64 - 20),
+        ("t5", 512 - 10 - 1),
+        ("bart", 64 - 10 - 2),
+    ],
 )
 def test_the_segment_length_is_that_of_the_papers_code(name, length):
     assert rmt.add_memory(plain(name), memory=10).settings.segment_length == length
@@ -231,7 +245,7 @@ def test_what_cannot_have_memory_says_why():
     import transformers
 
     small = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    with pytest.raises(ConfigError, match="model type 'mistral' .* is not one that memory was tested with"):
+    with pytest.raises(ConfigError, match=r"model type 'mistral' .* is not one that memory was tested with"):
         rmt.add_memory(transformers.MistralModel(transformers.MistralConfig(**small, intermediate_size=8)))
     with pytest.raises(ConfigError, match="BertLMHeadModel cannot have memory: LMHeadModel is not one of"):
         rmt.add_memory(transformers.BertLMHeadModel(transformers.BertConfig(**small)))
@@ -240,7 +254,9 @@ def test_what_cannot_have_memory_says_why():
     with pytest.raises(ConfigError, match="T5EncoderModel cannot have memory"):
         rmt.add_memory(transformers.T5EncoderModel(plain("t5").config))
     with pytest.raises(ConfigError, match="sliding-window layers cannot have memory"):
-        rmt.add_memory(plain("qwen3", layer_types=["sliding_attention"] * 2, use_sliding_window=True, sliding_window=4))
+        rmt.add_memory(
+            plain("qwen3", layer_types=["sliding_attention"] * 2, use_sliding_window=True, sliding_window=4)
+        )
     with pytest.raises(ConfigError, match="model=Linear is not a pretrained model"):
         rmt.add_memory(torch.nn.Linear(2, 2))
     with pytest.raises(ConfigError, match="RMTBertModel has memory already"):
@@ -248,7 +264,9 @@ def test_what_cannot_have_memory_says_why():
 
 
 def test_truncation_is_refused_where_tokens_would_be_left_without_an_answer():
-    with pytest.raises(ConfigError, match="overlong='truncate' would leave tokens of GPT2LMHeadModel without"):
+    with pytest.raises(
+        ConfigError, match="overlong='truncate' would leave tokens of GPT2LMHeadModel without"
+    ):
         rmt.add_memory(plain("gpt2", "ForCausalLM"), max_segments=2, overlong="truncate")
 
 

@@ -19,7 +19,10 @@ def test_a_bool_mask_would_hide_nothing_from_eager_attention_and_ours_hides():
     visible = torch.ones(1, 4, 4).tril().bool()
 
     def leaks(mask):
-        one, two = (base(inputs_embeds=given, attention_mask=mask).last_hidden_state[:, 0] for given in (hidden, other))
+        one, two = (
+            base(inputs_embeds=given, attention_mask=mask).last_hidden_state[:, 0]
+            for given in (hidden, other)
+        )
         return not torch.equal(one, two)
 
     assert leaks(visible[:, None])
@@ -32,11 +35,17 @@ def test_the_dense_mask_is_the_one_that_transformers_builds(name, attention):
     from transformers.masking_utils import create_causal_mask
 
     config = plain(name, attention=attention).config
-    kind = torch.tensor([[READ, READ, TOKEN, TOKEN, TOKEN, WRITE, WRITE], [READ, READ, TOKEN, WRITE, WRITE, TOKEN, TOKEN]])
+    kind = torch.tensor(
+        [[READ, READ, TOKEN, TOKEN, TOKEN, WRITE, WRITE], [READ, READ, TOKEN, WRITE, WRITE, TOKEN, TOKEN]]
+    )
     exists = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0]]).bool()
     embedded = torch.zeros(2, 7, 16)
     theirs = create_causal_mask(
-        config=config, inputs_embeds=embedded, attention_mask=exists, past_key_values=None, block_sequence_ids=kind
+        config=config,
+        inputs_embeds=embedded,
+        attention_mask=exists,
+        past_key_values=None,
+        block_sequence_ids=kind,
     )
     ours = block_mask(config, embedded, kind, exists)
     hidden = theirs if theirs.dtype == torch.bool else theirs == 0
@@ -66,7 +75,9 @@ def test_the_backbone_is_always_given_a_mask(name):
 def test_attention_maps_are_refused_where_there_are_none_and_given_where_there_are():
     model = remembering("bert", attention="sdpa")
     inputs = texts("bert", 7)
-    with pytest.raises(ConfigError, match=r"output_attentions=True gives nothing .*set_attn_implementation\('eager'\)"):
+    with pytest.raises(
+        ConfigError, match=r"output_attentions=True gives nothing .*set_attn_implementation\('eager'\)"
+    ):
         model(**inputs, output_attentions=True)
     model.set_attn_implementation("eager")
     maps = model(**inputs, output_attentions=True).attentions
@@ -146,7 +157,9 @@ def test_an_attention_that_cannot_show_blocks_whole_is_refused():
     config = plain("gpt2").config
     config._attn_implementation_internal = "flash_attention_2"
     kind = torch.full((1, 3), TOKEN)
-    with pytest.raises(ConfigError, match="'flash_attention_2' cannot show memory blocks to themselves whole"):
+    with pytest.raises(
+        ConfigError, match="'flash_attention_2' cannot show memory blocks to themselves whole"
+    ):
         block_mask(config, torch.zeros(1, 3, 16), kind, kind < 0)
 
 
@@ -201,7 +214,9 @@ def last_segment_hidden(model, inputs):
     from rmt.hf.segments import plan
 
     cell = Cell(model.base_model.forward, model, {"return_dict": True})
-    cut = plan({"input_ids": inputs["input_ids"]}, inputs["attention_mask"].bool(), model.settings, model.layout)
+    cut = plan(
+        {"input_ids": inputs["input_ids"]}, inputs["attention_mask"].bool(), model.settings, model.layout
+    )
     *_, output = unroll(cell, cut.segments, model.initial_state(len(inputs["input_ids"])))
     return output.hidden
 
@@ -210,4 +225,3 @@ def rmt_backbone_hidden(model, inputs):
     from rmt.hf.reading import Reading
 
     return Reading(model, model.reader().forward, None)(**inputs).last_hidden_state
-

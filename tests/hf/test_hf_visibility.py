@@ -108,5 +108,3 @@ def influence(model, inputs) -> Tensor:
     with torch.no_grad():
         output = main_output(model(input_ids=many, attention_mask=torch.ones_like(many)))
     return (output[1:] - output[:1]).abs().amax(dim=-1) > 0
-
-

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *"good bad dull fine the film was and very end".split()]
+WORDS = [
+    "[PAD]",
+    "[CLS]",
+    "[SEP]",
+    "[UNK]",
+    "[MASK]",
+    *["good", "bad", "true", "false", "dull", "fine", "the", "film", "was", "and", "very", "end"],
+]
 
 
-def tokenizer(limit: int = 64) -> Any:
-    """[CLS] words [SEP], with a limit that memory goes beyond."""
+def tokenizer(limit: int = 64, template: str = "[CLS] $A [SEP]") -> Any:
+    """[CLS] words [SEP] or another template, with a limit that memory goes beyond."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
     made = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     made.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+        single=template, special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=made,
@@ -24,5 +31,6 @@ def tokenizer(limit: int = 64) -> Any:
         sep_token="[SEP]",
         unk_token="[UNK]",
         mask_token="[MASK]",
+        eos_token="[SEP]",
         model_max_length=limit,
     )

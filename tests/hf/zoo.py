@@ -25,11 +25,19 @@ SIZES = {
     "eos_token_id": SEP,
 }
 NO_DROPOUT = dict.fromkeys(
-    (
-        "hidden_dropout_prob attention_probs_dropout_prob resid_pdrop embd_pdrop attn_pdrop dropout dropout_rate "
-        "attention_dropout hidden_dropout activation_dropout classifier_dropout embedding_dropout mlp_dropout "
-        "layerdrop pooler_dropout cls_dropout summary_first_dropout"
-    ).split(),
+    [
+        *("hidden_dropout_prob", "attention_probs_dropout_prob", "hidden_dropout", "attention_dropout"),
+        *(
+            "resid_pdrop",
+            "embd_pdrop",
+            "attn_pdrop",
+            "summary_first_dropout",
+            "pooler_dropout",
+            "cls_dropout",
+        ),
+        *("dropout", "dropout_rate", "activation_dropout", "classifier_dropout", "layerdrop"),
+        *("embedding_dropout", "mlp_dropout"),
+    ],
     0.0,
 )
 T5 = {"d_model": WIDTH, "d_ff": 24, "d_kv": 8, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": PAD}
@@ -56,7 +64,12 @@ OWN = {  # what a family calls otherwise, or needs besides
         "share_att_key": True,
         "norm_rel_ebd": "layer_norm",
     },
-    "modernbert": {"global_attn_every_n_layers": 2, "local_attention": 8, "cls_token_id": CLS, "sep_token_id": SEP},
+    "modernbert": {
+        "global_attn_every_n_layers": 2,
+        "local_attention": 8,
+        "cls_token_id": CLS,
+        "sep_token_id": SEP,
+    },
     "llama": {"num_key_value_heads": 1},
     "qwen3": {"num_key_value_heads": 1, "head_dim": 8},
     "opt": {"ffn_dim": 24, "word_embed_proj_dim": WIDTH},
@@ -134,7 +147,9 @@ def remembering(
     return model
 
 
-def texts(name: str, *lengths: int, seed: int = 0, pad_to: int | None = None, side: str = "right") -> dict[str, Tensor]:
+def texts(
+    name: str, *lengths: int, seed: int = 0, pad_to: int | None = None, side: str = "right"
+) -> dict[str, Tensor]:
     """Rows of so many tokens each, special tokens included, padded to one length."""
     family, config = FAMILIES[name], {**SIZES, **OWN.get(name, {})}
     generator = torch.Generator().manual_seed(seed)

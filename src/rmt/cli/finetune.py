@@ -26,16 +26,22 @@ def parser() -> argparse.ArgumentParser:
     made = Parser(
         prog="rmt finetune",
         usage="rmt finetune DATA --backbone NAME|PATH [OPTIONS]",
-        description="Fine-tune a pretrained model with memory on labelled documents (.jsonl, .csv, .tsv, .parquet, "
-        "or a folder per class).",
+        description="Fine-tune a pretrained model with memory on labelled documents "
+        "(.jsonl, .csv, .tsv, .parquet, or a folder per class).",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     made.add_argument("data", metavar="DATA", nargs="?", help="file or folder of documents, or hyperpartisan")
-    made.add_argument("--out", metavar="DIR", help="run folder (default: runs/ and a name made of the settings)")
-    made.add_argument("--seeds", type=int, default=1, help="runs with consecutive seeds, in folders of their own")
-    made.add_argument("--restart", action="store_true", help="delete what is in the run folder and start anew")
+    made.add_argument(
+        "--out", metavar="DIR", help="run folder (default: runs/ and a name made of the settings)"
+    )
+    made.add_argument(
+        "--seeds", type=int, default=1, help="runs with consecutive seeds, in folders of their own"
+    )
+    made.add_argument(
+        "--restart", action="store_true", help="delete what is in the run folder and start anew"
+    )
     made.add_argument("--quiet", action="store_true", help="print the result only")
     for leaf in leaves(FinetuneConfig):
         if leaf.name != "data":
@@ -88,7 +94,9 @@ def run(config: FinetuneConfig, arguments: argparse.Namespace) -> int:
         with observer(f"seed {seed}", arguments.quiet) as watcher:
             for note in corpus.notes if not results else ():
                 watcher.note(note)
-            result, was_finished = finetune(replace(config, seed=seed), corpus, folder, watcher, arguments.restart)
+            result, was_finished = finetune(
+                replace(config, seed=seed), corpus, folder, watcher, arguments.restart
+            )
         results.append(result)
         print(f"{'already finished' if was_finished else 'finished'}: {folder}")
         print(line(result), flush=True)
@@ -105,7 +113,9 @@ def read(config: FinetuneConfig) -> Any:
 
     if config.data == "hyperpartisan":
         if config.path is None:
-            raise ConfigError("hyperpartisan needs --path: the folder with the XML files of SemEval-2019 task 4")
+            raise ConfigError(
+                "hyperpartisan needs --path: the folder with the XML files of SemEval-2019 task 4"
+            )
         return read_hyperpartisan(config.path)
     if config.path is not None:
         raise ConfigError(f"path={config.path!r} has no effect with a file or folder as DATA; leave it out")
@@ -125,7 +135,9 @@ def line(result: dict[str, Any]) -> str:
         for split, found in result["metrics"].items()
         if split != "valid"
     ]
-    lines.append(f"{result['steps']} steps, {result['seconds']:.1f} s; best validation F1 at step {result['best_step']}")
+    lines.append(
+        f"{result['steps']} steps, {result['seconds']:.1f} s; best on valid at step {result['best_step']}"
+    )
     return "\n".join(lines)
 
 

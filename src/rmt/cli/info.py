@@ -14,7 +14,9 @@ EXAMPLES = """examples:
 
 def main(argv: Sequence[str]) -> int:
     parser = command("rmt info", "Layout, limits and parameters of memory for a pretrained model.", EXAMPLES)
-    parser.add_argument("backbone", metavar="BACKBONE", help="folder or name on the hub; only config.json is read")
+    parser.add_argument(
+        "backbone", metavar="BACKBONE", help="folder or name on the hub; only config.json is read"
+    )
     parser.add_argument("--memory", type=int, default=10, help="memory tokens (default: 10)")
     parser.add_argument("--layout", help="paper, prefix (encoders) or causal (decoders)")
     arguments = parsed(parser, argv)

@@ -33,7 +33,9 @@ def main(argv: Sequence[str]) -> int:
     if not arguments.files:
         raise ConfigError("FILES are missing: name the documents to label")
     found = list(texts(arguments.files, arguments.text))
-    for (name, _), (label, score) in zip(found, labelled(arguments, [text for _, text in found]), strict=True):
+    for (name, _), (label, score) in zip(
+        found, labelled(arguments, [text for _, text in found]), strict=True
+    ):
         record = {"file": name, "label": label, "score": round(score, 6)}
         print(json.dumps(record) if arguments.json else f"{name}\t{label}\t{score:.4f}", flush=True)
     return 0

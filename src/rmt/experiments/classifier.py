@@ -39,7 +39,9 @@ class Classifier(NamedTuple):
     def too_long(self, rows: Sequence[dict[str, Any]]) -> list[int]:
         """How many tokens of each row are beyond the last segment; rows that fit are not listed."""
         settings = self.model.settings
-        limit = (settings.max_segments or UNLIMITED) * settings.segment_length + settings.prefix + settings.suffix
+        limit = (
+            (settings.max_segments or UNLIMITED) * settings.segment_length + settings.prefix + settings.suffix
+        )
         return [over for row in rows if (over := len(row["input_ids"]) - limit) > 0]
 
     def named(self, text: str) -> int:
@@ -60,7 +62,9 @@ class Classifier(NamedTuple):
         named = [
             [
                 self.named(text)
-                for text in self.tokenizer.batch_decode(np.where(one < 0, padding, one), skip_special_tokens=True)
+                for text in self.tokenizer.batch_decode(
+                    np.where(one < 0, padding, one), skip_special_tokens=True
+                )
             ]
             for one in (predictions, labels)
         ]
@@ -77,13 +81,20 @@ class Classifier(NamedTuple):
             return self.write(inputs)
         inputs.pop("token_type_ids", None)
         best = self.model(**inputs).logits.float().softmax(-1).max(-1)
-        return [(self.labels[one], value) for one, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
+        return [
+            (self.labels[one], value)
+            for one, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
 
     def write(self, inputs: Any) -> list[tuple[str, float]]:
         """The generated labels and the probability of each as a whole."""
         inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
         made = self.model.generate(
-            **inputs, max_new_tokens=self.longest_label, do_sample=False, output_logits=True, return_dict_in_generate=True
+            **inputs,
+            max_new_tokens=self.longest_label,
+            do_sample=False,
+            output_logits=True,
+            return_dict_in_generate=True,
         )
         texts = self.tokenizer.batch_decode(made.sequences, skip_special_tokens=True)
         tokens = made.sequences[:, -len(made.logits) :]
@@ -92,7 +103,8 @@ class Classifier(NamedTuple):
         padding = self.tokenizer.pad_token_id
         sure = (chances * (tokens != padding)).sum(1).exp().tolist()
         return [
-            (text.strip(), one if self.named(text) >= 0 else 0.0) for text, one in zip(texts, sure, strict=True)
+            (text.strip(), one if self.named(text) >= 0 else 0.0)
+            for text, one in zip(texts, sure, strict=True)
         ]
 
 
@@ -102,7 +114,9 @@ def load_classifier(folder: str | Path) -> Classifier:
 
     place = Path(folder) / "model"
     if not (place / "config.json").exists():
-        raise CheckpointError(f"run {str(folder)!r} has no model yet; finish it with the same rmt finetune command")
+        raise CheckpointError(
+            f"run {str(folder)!r} has no model yet; finish it with the same rmt finetune command"
+        )
     config = transformers.AutoConfig.from_pretrained(place)
     labels = [config.id2label[number] for number in sorted(config.id2label)]
     model = auto_class(config).from_pretrained(place, dtype=torch.float32)
@@ -119,7 +133,10 @@ def make_classifier(backbone: str, tokenizer: str | None, labels: list[str], **m
             f"backbone={backbone!r} is of type {config.model_type!r}, which memory was not tested with; "
             f"choose from: {', '.join(FAMILIES)}"
         )
-    names = {"id2label": dict(enumerate(labels)), "label2id": {label: one for one, label in enumerate(labels)}}
+    names = {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {label: one for one, label in enumerate(labels)},
+    }
     model = quietly(
         f"backbone={backbone!r}",
         auto_class(config).from_pretrained,
@@ -146,13 +163,22 @@ def tokenizer_of(name: str, model: Any) -> Any:
     import transformers
 
     words = quietly(
-        f"tokenizer={name!r}", transformers.AutoTokenizer.from_pretrained, name, remedy="name another with --tokenizer"
+        f"tokenizer={name!r}",
+        transformers.AutoTokenizer.from_pretrained,
+        name,
+        remedy="name another with --tokenizer",
     )
+    if set(words.get_vocab()) <= set(words.all_special_tokens):  # made up where no file was found
+        raise ConfigError(
+            f"tokenizer={name!r} cannot be loaded (it has no vocabulary); name another with --tokenizer"
+        )
     words.model_max_length = UNLIMITED
     if words.pad_token is None:
         words.pad_token = words.eos_token
     if words.pad_token is None:
-        raise ConfigError(f"tokenizer={name!r} has neither a padding token nor an end; name another with --tokenizer")
+        raise ConfigError(
+            f"tokenizer={name!r} has neither a padding token nor an end; name another with --tokenizer"
+        )
     model.config.pad_token_id = words.pad_token_id
     return words
 
@@ -168,7 +194,11 @@ def special_tokens(words: Any) -> tuple[int, int]:
 
 
 def quietly(
-    what: str, load: Callable[..., Any], *args: Any, remedy: str = "name a folder, or a model of the hub", **kwargs: Any
+    what: str,
+    load: Callable[..., Any],
+    *args: Any,
+    remedy: str = "name a folder, or a model of the hub",
+    **kwargs: Any,
 ) -> Any:
     """The result of `load`; what goes wrong in it is the user's mistake, told in one line."""
     try:

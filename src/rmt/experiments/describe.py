@@ -64,6 +64,10 @@ def mask_of(family: Family, model: Any) -> str:
 def attention_of(family: Family, model: Any) -> str:
     """The implementations of attention that can be used."""
     known = ["eager", *(["sdpa"] if model._supports_sdpa else [])]
-    if not model.layout.blocks and model._supports_flash_attn and not hasattr(model.config, "local_attention"):
+    if (
+        not model.layout.blocks
+        and model._supports_flash_attn
+        and not hasattr(model.config, "local_attention")
+    ):
         known.append("flash_attention_2")
     return ", ".join(known)

@@ -117,12 +117,12 @@ def run(
         for split, some in rows.items()
         if split == "valid" or split.startswith("test")
     }
-    trainer.save_model(str(folder / "model"))
+    classifier.model.save_pretrained(folder / "model")
     classifier.tokenizer.save_pretrained(folder / "model")
-    settings = classifier.model.settings
+    held = classifier.model.settings
     result = {
         "task": config.data,
-        "model": f"{classifier.model.config.model_type}, {config.segments} × {settings.segment_length} tokens",
+        "model": f"{classifier.model.config.model_type}, {config.segments} × {held.segment_length} tokens",
         "recipe": "finetune",
         "metric": "f1",
         "value": metrics["test"]["f1"],

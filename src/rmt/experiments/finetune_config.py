@@ -22,10 +22,16 @@ class FinetuneConfig:
     segments: int = option(4, "the most segments of a document")
     memory: int = option(10, "memory tokens; 0 = none")
     segment_length: int | None = option(None, "tokens of text in a segment; none = the most that fits")
-    overlong: Literal["warn", "error"] = option("warn", "drop what is beyond the last segment and say so, or refuse it")
+    overlong: Literal["warn", "error"] = option(
+        "warn", "drop what is beyond the last segment and say so, or refuse it"
+    )
     layout: str | None = option(None, "paper, prefix (encoders) or causal (decoders); none = paper")
-    alignment: Literal["left", "right", "even"] | None = option(None, "which segment is the short one; none = right")
-    scale: Literal["free", "embedding"] = option("free", "memory enters as it left, or at the size of embeddings")
+    alignment: Literal["left", "right", "even"] | None = option(
+        None, "which segment is the short one; none = right"
+    )
+    scale: Literal["free", "embedding"] = option(
+        "free", "memory enters as it left, or at the size of embeddings"
+    )
     depth: int | Literal["full"] = option("full", "previous segments that the loss reaches through memory")
     checkpoint: bool = option(False, "compute segments again in the backward pass: less space, more time")
     epochs: float = option(10.0, "passes over the training documents")

@@ -35,7 +35,11 @@ def build_trainer(
     every = min(config.evaluate_every or per_epoch, steps)
     writes = classifier.writes
     kind = transformers.Seq2SeqTrainingArguments if writes else transformers.TrainingArguments
-    more = {"predict_with_generate": True, "generation_max_length": classifier.longest_label + 1} if writes else {}
+    more = (
+        {"predict_with_generate": True, "generation_max_length": classifier.longest_label + 1}
+        if writes
+        else {}
+    )
     arguments = kind(
         output_dir=str(folder),
         per_device_train_batch_size=at_once,
@@ -125,14 +129,23 @@ class Telling(TrainerCallback):
     def __init__(self, log: MetricsLog, observer: Observer):
         self.log, self.observer = log, observer
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **rest: Any) -> None:
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **rest: Any
+    ) -> None:
         if not logs or "loss" not in logs:
             return
-        record = {"step": state.global_step, "epoch": logs["epoch"], "loss": logs["loss"], "rate": logs["learning_rate"]}
+        record = {
+            "step": state.global_step,
+            "epoch": logs["epoch"],
+            "loss": logs["loss"],
+            "rate": logs["learning_rate"],
+        }
         self.log.write(record)
         self.observer.logged(record)
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **rest: Any) -> None:
+    def on_evaluate(
+        self, args: Any, state: Any, control: Any, metrics: dict[str, float], **rest: Any
+    ) -> None:
         if "eval_f1" not in metrics:
             return
         names = ("loss", "accuracy", "f1")

@@ -1,4 +1,4 @@
-"""A pretrained model as the paper's cell: (segment, state) -> (output, state), memory as tokens of its input."""
+"""A pretrained model as the paper's cell: (segment, state) -> (output, state), memory among its tokens."""
 
 # B batch · S places of a segment · M memory · D width · Q = S + M (+ M with a write block)
 

@@ -16,7 +16,7 @@ DENSE = ("eager", "sdpa")  # attention that takes an additive mask (B, 1, Q, K)
 
 
 def causal_blocks(kind: Tensor, exists: Tensor) -> Tensor:
-    """Causal, plus each memory block sees itself whole: kind and exists (B, Q) -> (B, Q, Q), True = visible."""
+    """Causal, plus each memory block sees itself whole: (B, Q), (B, Q) -> (B, Q, Q), True = visible."""
     place = torch.arange(kind.shape[1], device=kind.device)
     same = (kind[:, :, None] == kind[:, None]) & (kind[:, None] != TOKEN)
     return ((place <= place[:, None]) | same) & exists[:, None]
@@ -36,7 +36,9 @@ def additive(visible: Tensor, dtype: torch.dtype) -> Tensor:
     A bool mask would be added to the scores by eager attention, and hide nothing.
     """
     hidden = torch.finfo(dtype).min
-    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, hidden)[:, None]
+    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, hidden)[
+        :, None
+    ]
 
 
 def block_mask(config: Any, embedded: Tensor, kind: Tensor, exists: Tensor) -> Any:

@@ -104,7 +104,7 @@ class WithMemory:
         return output, reading.state
 
     def warn_if_frozen(self) -> None:
-        """Say that memory does not learn although something else does: adapters freeze what they do not know."""
+        """Say that memory does not learn although other weights do: adapters freeze what they do not know."""
         if not self.training or not self.settings.memory or not torch.is_grad_enabled():
             return
         if any(parameter.requires_grad for parameter in self.memory.parameters()):

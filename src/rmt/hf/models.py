@@ -1,4 +1,4 @@
-"""The classes with memory by their names, made when asked for: RMTBertModel, RMTGPT2Config, …"""
+"""The classes with memory by their names, made when asked for, such as RMTBertModel."""
 
 from __future__ import annotations
 

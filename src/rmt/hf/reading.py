@@ -1,4 +1,4 @@
-"""A backbone that reads texts of any length: segment after segment, and every token's state back in its place."""
+"""A backbone that reads texts of any length: segment after segment, each token's state in its place."""
 
 # B batch · T places of the given rows · D width
 
@@ -102,10 +102,7 @@ class Reading:
         """The hidden states of all layers, each token's in its place."""
         cell = Cell(self.backbone, self.model)
         by_segment = [
-            [
-                cell.unpack(layer, output.packed, segment)[0]
-                for layer in output.backbone.hidden_states
-            ]
+            [cell.unpack(layer, output.packed, segment)[0] for layer in output.backbone.hidden_states]
             for output, segment in zip(outputs, reading.segments, strict=True)
         ]
         return tuple(

@@ -100,7 +100,7 @@ def cut(tokens: Tensor, settings: Settings) -> list[Cut]:
 
 
 def shortened(text: Tensor, settings: Settings) -> Tensor:
-    """Lengths within max_segments, if cutting off was asked for; else an error that counts what is too much."""
+    """Lengths within max_segments, if cutting off was asked for; else an error that counts what is over."""
     if settings.max_segments is None:
         return text
     limit = settings.max_segments * settings.segment_length
@@ -116,7 +116,7 @@ def shortened(text: Tensor, settings: Settings) -> Tensor:
 
 
 def arrange(one: Cut, tokens: Tensor, settings: Settings, separator: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Places (B, S) of a segment's tokens among the row's, which of them exist, and which stand for the row's own.
+    """Places (B, S) of a segment's tokens in the row, which of them exist, which stand for the row's own.
 
     A segment is [prefix ∘ separator ∘ text ∘ suffix]; the separator is the row's first suffix token, and
     stands for no token of its own.
@@ -132,9 +132,7 @@ def arrange(one: Cut, tokens: Tensor, settings: Settings, separator: int) -> tup
         torch.where(
             place < head,
             end,
-            torch.where(
-                place < head + length, prefix + start + place - head, end + place - head - length
-            ),
+            torch.where(place < head + length, prefix + start + place - head, end + place - head - length),
         ),
     )
     exists = place < head + length + suffix

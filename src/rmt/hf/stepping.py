@@ -144,7 +144,9 @@ class SegmentCache(Cache):
         self.state = State(self.state.memory[beam_idx], (), self.state.cached[beam_idx])
 
     def crop(self, tokens_to_remove: int) -> None:
-        raise ConfigError("tokens cannot be taken back across a segment's border; decode without an assistant")
+        raise ConfigError(
+            "tokens cannot be taken back across a segment's border; decode without an assistant"
+        )
 
     @property
     def is_compileable(self) -> bool:

@@ -1,4 +1,4 @@
-"""`add_memory`: a pretrained model as its own subclass with memory, and the Auto classes that know it again."""
+"""`add_memory`: a pretrained model as its own subclass with memory, and Auto classes that know it."""
 
 from __future__ import annotations
 

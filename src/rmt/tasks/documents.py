@@ -1,4 +1,4 @@
-"""Documents with labels, from JSONL, CSV, parquet or folders of texts, with their splits or an automatic one."""
+"""Documents with labels, from JSONL, CSV, parquet or folders of texts, with their splits or made ones."""
 
 from __future__ import annotations
 
@@ -60,19 +60,20 @@ def corpus(splits: dict[str, list[Document]]) -> Corpus:
     """The splits that are given, and those that are not taken from the training documents."""
     splits = {split: found for split, found in splits.items() if found}
     if "train" not in splits:
-        raise DataError("there are no training documents: give a split named train, or one file without splits")
+        raise DataError(
+            "there are no training documents: give a split named train, or one file without splits"
+        )
     counts = Counter(document.label for document in splits["train"])
     if len(counts) < 2:
         raise DataError(
             f"all {len(splits['train'])} training documents have the label {next(iter(counts))!r}: there is "
             "nothing to tell apart; give documents of two classes or more"
         )
-    notes = []
-    for split in ("valid", "test"):
-        if split in splits:
-            continue
-        splits["train"], splits[split] = divide(splits["train"])
-        notes.append(f"{split}: {len(splits[split])} documents, taken from the training documents")
+    missing = [split for split in ("valid", "test") if split not in splits]
+    splits |= divide(splits["train"], missing)
+    notes = [
+        f"{split}: {len(splits[split])} documents, taken from the training documents" for split in missing
+    ]
     for split, found in splits.items():
         unseen = {document.label for document in found} - counts.keys()
         if unseen:
@@ -80,20 +81,23 @@ def corpus(splits: dict[str, list[Document]]) -> Corpus:
     return Corpus(splits, sorted(counts), notes)
 
 
-def divide(found: list[Document]) -> tuple[list[Document], list[Document]]:
-    """The documents without a share of each class, and that share: the same ones each time."""
+def divide(found: list[Document], missing: list[str]) -> dict[str, list[Document]]:
+    """A share of each class for the splits that are missing, the rest to train: the same ones each time."""
+    if not missing:
+        return {"train": found}
     groups: dict[str, list[Document]] = defaultdict(list)
     for document in found:
         groups[document.label].append(document)
-    kept, taken = [], []
+    splits: dict[str, list[Document]] = {split: [] for split in ("train", *missing)}
     for label, group in sorted(groups.items()):
-        if len(group) < 3:
+        if len(group) <= len(missing):
             raise DataError(f"label {label!r} has {len(group)} documents: too few to split; give the splits")
         random.Random(0).shuffle(group)
         share = max(1, len(group) * SHARE // 100)
-        taken += group[:share]
-        kept += group[share:]
-    return kept, taken
+        for number, split in enumerate(missing):
+            splits[split] += group[number * share : (number + 1) * share]
+        splits["train"] += group[len(missing) * share :]
+    return splits
 
 
 def split_files(folder: Path) -> dict[str, Path]:
@@ -142,7 +146,13 @@ def document(text: Any, label: Any, where: str) -> Document:
 
 def rows(file: Path) -> Iterator[dict[str, Any]]:
     """The rows of a file, by the ending of its name."""
-    readers = {".jsonl": json_rows, ".json": json_rows, ".csv": csv_rows, ".tsv": csv_rows, ".parquet": parquet_rows}
+    readers = {
+        ".jsonl": json_rows,
+        ".json": json_rows,
+        ".csv": csv_rows,
+        ".tsv": csv_rows,
+        ".parquet": parquet_rows,
+    }
     if file.suffix not in readers:
         raise DataError(f"{file}: unknown format {file.suffix!r}; use one of {', '.join(FORMATS)}")
     try:
@@ -192,7 +202,7 @@ def labelled_folders(place: Path) -> Iterator[Document]:
     files = sorted(place.glob("*/*.txt"))
     if not files:
         raise DataError(
-            f"{place} has no documents: neither train{FORMATS[0]} or the like, nor a folder per class with .txt files"
+            f"{place} has no documents: neither train.jsonl or such, nor a folder per class with .txt files"
         )
     for file in files:
         yield document(file.read_text(encoding="utf-8"), file.parent.name, str(file))

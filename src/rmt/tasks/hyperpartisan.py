@@ -25,7 +25,7 @@ Ids = dict[str, list[int]]
 
 
 def read_hyperpartisan(folder: str | Path) -> Corpus:
-    """The articles with the splits train, valid, test (clean) and, where hp-splits.json is, test_published."""
+    """The articles by split: train, valid, test (clean) and, where hp-splits.json is, test_published."""
     folder = Path(folder)
     for name in (ARTICLES, TRUTH):
         if not (folder / name).exists():
@@ -41,7 +41,9 @@ def read_hyperpartisan(folder: str | Path) -> Corpus:
         notes.append("test is the clean split; test_published has 51 articles of the training set in it")
     else:
         notes.append(f"test is the clean split; for the published one put {PUBLISHED} into {folder}")
-    return Corpus({split: [articles[one] for one in some] for split, some in ids.items()}, ["false", "true"], notes)
+    return Corpus(
+        {split: [articles[one] for one in some] for split, some in ids.items()}, ["false", "true"], notes
+    )
 
 
 def read_articles(folder: Path) -> dict[int, Document]:
