@@ -3,8 +3,7 @@
     python examples/classify_documents.py [BACKBONE] [STEPS]
 
 The class of each document is said in its first sentence and nowhere else, and the classifier looks at the
-last segment: what it needs comes through memory. Beside it, the plain backbone cut off at its limit from the
-end of the text, which cannot know.
+last segment: what it needs comes through memory.
 """
 
 import random
@@ -24,11 +23,11 @@ from transformers import (
 import rmt
 
 BACKBONE = sys.argv[1] if len(sys.argv) > 1 else "sentence-transformers/all-MiniLM-L6-v2"
-STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 300
-WORDS = "the film was shown in the evening and people went home late after it".split()
+STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 100
+WORDS = ["the", "film", "was", "shown", "in", "the", "evening", "and", "people", "went", "home", "late"]
 
 
-def document(label: int, draw: random.Random, length: int = 60) -> str:
+def document(label: int, draw: random.Random, length: int = 40) -> str:
     """A first sentence that says the class, and much that does not."""
     return f"{('bad', 'good')[label]} film . " + " ".join(draw.choices(WORDS, k=length))
 
@@ -42,7 +41,7 @@ def examples(tokenizer, count: int, seed: int) -> list[dict]:
 def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(BACKBONE)
     base = AutoModelForSequenceClassification.from_pretrained(BACKBONE, num_labels=2, dtype=torch.float32)
-    model = rmt.add_memory(base, memory=4, segment_length=32)  # None would be the most that fits
+    model = rmt.add_memory(base, memory=4, segment_length=20)  # None would be the most that fits
     trainer = Trainer(
         model=model,
         args=TrainingArguments(
@@ -50,6 +49,7 @@ def main() -> None:
             max_steps=STEPS,
             per_device_train_batch_size=8,
             learning_rate=2e-4,
+            warmup_steps=STEPS // 10,  # without it, memory often stays unused
             logging_steps=25,
             save_strategy="no",
             report_to=[],
