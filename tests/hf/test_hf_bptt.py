@@ -103,6 +103,19 @@ def test_a_checkpointed_segment_keeps_less():
     assert kept[1] < kept[0] / 2
 
 
+def test_what_lies_before_the_window_is_read_without_a_graph():
+    kept = []
+    for length in (7, 42):  # 1 segment, 8 segments
+        model = remembering("bert", "ForSequenceClassification", bptt=0)
+        sizes: list[int] = []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda one, sizes=sizes: sizes.append(one.nbytes) or one, lambda one: one
+        ):
+            model(**texts("bert", length))
+        kept.append(sum(sizes))
+    assert kept[1] < kept[0] * 1.2
+
+
 def test_reading_without_gradients_needs_no_windows(monkeypatch):
     model = remembering("gpt2", "ForCausalLM", bptt=1)
     calls = []
