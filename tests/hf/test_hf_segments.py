@@ -269,6 +269,52 @@ def test_truncation_is_refused_where_tokens_would_be_left_without_an_answer():
     ):
         rmt.add_memory(plain("gpt2", "ForCausalLM"), max_segments=2, overlong="truncate")
 
+    averaging = plain("modernbert", "ForSequenceClassification", classifier_pooling="mean")
+    with pytest.raises(ConfigError, match="overlong='truncate' would leave tokens of ModernBert"):
+        rmt.add_memory(averaging, max_segments=2, overlong="truncate")
+
+
+@pytest.mark.parametrize("alignment", ["left", "right", "even"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "bart"])
+def test_last_segments_of_different_lengths_do_not_disturb_each_other(name, alignment):
+    model = remembering(name, "ForSequenceClassification", alignment=alignment)
+    edges = model.settings.prefix + model.settings.suffix
+    lengths = (12 + edges, 10 + edges, 1 + edges)  # left: the longest text has a short last segment
+    inputs = texts(name, *lengths)
+    together = model(**inputs).logits
+    for row, length in enumerate(lengths):
+        alone = model(**{key: value[row : row + 1, :length] for key, value in inputs.items()}).logits
+        torch.testing.assert_close(together[row : row + 1], alone, rtol=1e-5, atol=1e-5)
+
+
+def test_a_head_that_averages_reads_all_segments():
+    base = plain("modernbert", "ForSequenceClassification", classifier_pooling="mean")
+    model = rmt.add_memory(base, memory=2, segment_length=5, bptt=0)
+    inputs = texts("modernbert", 17, 9)
+    together = model(**inputs).logits
+    alone = [
+        model(**{key: value[row : row + 1, :n] for key, value in inputs.items()}).logits
+        for row, n in ((0, 17), (1, 9))
+    ]
+    torch.testing.assert_close(together, torch.cat(alone), rtol=1e-5, atol=1e-5)
+    hidden = []
+    model.head.register_forward_hook(lambda module, given, output: hidden.append(given[0]))
+    model(**inputs)
+    assert hidden[0].abs().sum(-1).all()
+
+
+def test_every_choice_of_a_multiple_choice_is_a_text():
+    import transformers
+
+    config = plain("bert").config
+    base = transformers.BertForMultipleChoice(config).eval()
+    inputs = texts("bert", 14, 6, 9, 12)
+    choices = {key: value.view(2, 2, -1) for key, value in inputs.items()}
+    assert torch.equal(rmt.add_memory(base, memory=0)(**choices).logits, base(**choices).logits)
+    model = rmt.add_memory(base, memory=2, segment_length=5)
+    short = {key: value[:1] for key, value in choices.items()}
+    torch.testing.assert_close(model(**short).logits, model(**choices).logits[:1], rtol=1e-9, atol=1e-9)
+
 
 def test_the_base_model_stays_as_it_is_and_shares_its_weights():
     base = plain("bert", "ForSequenceClassification")
@@ -284,6 +330,7 @@ def test_the_base_model_stays_as_it_is_and_shares_its_weights():
 
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_a_text_of_a_hundred_thousand_tokens_is_read(name):
-    model = remembering(name, "ForSequenceClassification", memory=2, length=50)
+    base = plain(name, "ForSequenceClassification", max_position_embeddings=1024, num_hidden_layers=1)
+    model = rmt.add_memory(base, memory=2)
     with torch.no_grad():
         assert torch.isfinite(model(**texts(name, 100_000)).logits).all()

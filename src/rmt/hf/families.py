@@ -30,6 +30,7 @@ class Family(NamedTuple):
     inside: str = ""  # the part of the base model that heads call, where it is not the base model itself
 
 
+POOLED = ("ForSequenceClassification", "ForMultipleChoice")  # heads that look at one place of a text
 CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
 ENCODER_HEADS = ("Model", "ForMaskedLM", "ForMultipleChoice", *CLASSIFIERS)
 DECODER_HEADS = ("Model", "LMHeadModel", "ForCausalLM", *CLASSIFIERS)
@@ -101,6 +102,12 @@ def head_of(name: str) -> str:
     """The part of a class's name that says what it is for, such as ForMaskedLM; the bare Model has none."""
     found = re.search(r"(For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|EncoderModel|Model)$", name)
     return found[1] if found else name
+
+
+def reads_last_only(name: str, config: Any, family: Family) -> bool:
+    """Whether an answer depends on the last segment alone, and on what memory brings there."""
+    averages = getattr(config, "classifier_pooling", "cls") == "mean"
+    return family.kind == "seq2seq" or (head_of(name) in POOLED and not averages)
 
 
 def limit_of(config: Any, family: Family) -> int | None:

@@ -15,12 +15,10 @@ from torch import Tensor, nn
 
 from rmt.core.state import State
 from rmt.errors import ConfigError
-from rmt.hf.families import FAMILIES, head_of
+from rmt.hf.families import FAMILIES, POOLED, head_of
 from rmt.hf.reading import Reading, standing_in
 from rmt.hf.settings import layout_of, settings_of
 from rmt.hf.stepping import OpenSegment, SegmentCache
-
-POOLED = ("ForSequenceClassification", "ForMultipleChoice")  # heads that look at one place of a text
 
 
 class WithMemory:
@@ -71,12 +69,6 @@ class WithMemory:
     def reader(self) -> Any:
         """The module that reads the text, in whose place the reading of segments stands."""
         return getattr(self.base_model, self.family.inside) if self.family.inside else self.base_model
-
-    @property
-    def reads_last_only(self) -> bool:
-        """Whether the output depends on the last segment alone, and on what memory brings there."""
-        averages = getattr(self.config, "classifier_pooling", "cls") == "mean"
-        return head_of(type(self).__name__) in POOLED and not averages
 
     def forward_with_memory(self, forward: Callable[..., Any], given: dict[str, Any]) -> Any:
         """The class's own `forward`, on texts of any length."""
@@ -159,8 +151,6 @@ class DecoderMemory(WithMemory):
 
 class Seq2SeqMemory(WithMemory):
     """Encoder-decoders: the decoder sees the last segment and its memory."""
-
-    reads_last_only = True
 
     def reader(self) -> Any:
         return self.get_encoder()

@@ -16,6 +16,7 @@ from rmt.core.state import State
 from rmt.core.unroll import unroll
 from rmt.errors import ConfigError
 from rmt.hf.cell import Cell, Output
+from rmt.hf.families import reads_last_only
 from rmt.hf.segments import Plan, gather, plan
 
 PER_TOKEN = ("input_ids", "inputs_embeds", "token_type_ids")
@@ -84,7 +85,7 @@ class Reading:
         depth, checkpoint = settings.bptt, settings.checkpoint and differentiate
         if depth == "full" or not differentiate:
             return list(unroll(cell, segments, state, checkpoint))
-        if self.model.reads_last_only:
+        if reads_last_only(type(self.model).__name__, self.model.config, self.model.family):
             border = max(0, len(segments) - 1 - depth)
             with torch.no_grad():
                 before = list(unroll(cell, segments[:border], state))

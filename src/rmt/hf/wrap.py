@@ -13,7 +13,7 @@ from transformers import AutoConfig, PreTrainedModel, modeling_utils
 
 from rmt.config import to_dict
 from rmt.errors import ConfigError
-from rmt.hf.families import FAMILIES, Family, family_of, head_of, longest_segment
+from rmt.hf.families import FAMILIES, Family, family_of, head_of, longest_segment, reads_last_only
 from rmt.hf.model import DecoderMemory, EncoderMemory, Seq2SeqMemory, WithMemory, signature_of
 from rmt.hf.settings import Settings, layout_of, require_fitting
 
@@ -95,15 +95,11 @@ def require_possible(model: Any, family: Family, settings: Settings) -> None:
             f"layout={settings.layout!r} needs a special token at the end to separate memory from text; "
             "use layout='prefix'"
         )
-    if settings.overlong == "truncate" and not reads_last_only(model, family):
+    if settings.overlong == "truncate" and not reads_last_only(type(model).__name__, model.config, family):
         raise ConfigError(
             f"overlong='truncate' would leave tokens of {type(model).__name__} without an answer; cut the "
             "texts yourself, or give them in pieces with state="
         )
-
-
-def reads_last_only(model: Any, family: Family) -> bool:
-    return family.kind == "seq2seq" or head_of(type(model).__name__) == "ForSequenceClassification"
 
 
 def embedding_rms(model: Any) -> float:
