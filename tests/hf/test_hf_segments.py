@@ -83,6 +83,17 @@ def test_the_special_tokens_are_found_in_the_last_segment():
     assert made.found[0, -1] == last + 3
 
 
+def test_a_separator_stands_for_no_token_of_the_text():
+    from rmt.hf.segments import Cut, arrange
+
+    one = Cut(torch.tensor([0]), torch.tensor([3]), torch.tensor([True]))
+    given = Settings(memory=2, segment_length=3, prefix=1, suffix=1)
+    source, exists, own = arrange(one, torch.tensor([9]), given, separator=1)
+    assert source.tolist() == [[0, 8, 1, 2, 3, 8]]
+    assert exists.all()
+    assert own.tolist() == [[True, False, True, True, True, True]]  # two places with one source would race
+
+
 def test_a_text_that_is_too_long_is_an_error_that_counts():
     with pytest.raises(DataError, match=r"row 1 has 7 tokens of text, 1 more than max_segments=2 of 3 hold"):
         cut([CLS, 20, SEP], ROW, max_segments=2)
