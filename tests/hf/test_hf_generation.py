@@ -59,6 +59,19 @@ def test_beams_take_their_memory_along(name):
 
 
 @DECODERS
+def test_rows_in_another_order_keep_what_they_have_read(name):
+    model = remembering(name, "ForCausalLM")
+    ids, rest = texts(name, 7, 7, 7)["input_ids"], texts(name, 6, 6, 6, seed=9)["input_ids"]
+    order, cache = torch.tensor([2, 0, 0]), SegmentCache(model)
+    with torch.no_grad():
+        model(input_ids=ids, past_key_values=cache)
+        cache.reorder_cache(order)
+        got = model(input_ids=rest, past_key_values=cache).logits
+        expected = model(input_ids=torch.cat([ids[order], rest], dim=1)).logits[:, 7:]
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@DECODERS
 @pytest.mark.parametrize("memory", [0, 2])
 def test_the_cache_stays_as_small_as_a_segment(name, memory):
     model = remembering(name, "ForCausalLM", memory=memory)
