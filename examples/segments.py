@@ -10,9 +10,9 @@ segments = torch.randint(12, (2, 24)).split(8, dim=1)  # 2 sequences of 24 token
 
 state, whole = model.initial_state(2), []
 for tokens in segments:
-    logits, state, _ = model(tokens, state)  # memory carries gradient from segment to segment …
-    state = state.detach()  # … until it is cut, here after each one
-    whole.append(logits)
+    output = model(tokens, state)  # memory carries gradient from segment to segment …
+    state = output.state.detach()  # … until it is cut, here after each one
+    whole.append(output.logits)
 
 state, stepped = model.initial_state(2), []
 for tokens in segments:

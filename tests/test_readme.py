@@ -83,7 +83,24 @@ def test_all_six_cells_are_in_the_table() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["algorithmic", "algorithmic-scaled-init"])
+def test_the_sentence_on_the_other_tasks_is_what_was_measured() -> None:
+    lines = (ROOT / "results/retrieval-quadratic.jsonl").read_text().splitlines()
+    ours = [result for result in map(json.loads, lines) if result["model"] == "rmt"]
+    means = []
+    for task, segments in (("retrieval", 2), ("retrieval", 3), ("retrieval", 5), ("quadratic", 6)):
+        cell = [
+            result["value"]
+            for result in ours
+            if (result["task"], result["config"]["task"]["segments"]) == (task, segments)
+        ]
+        assert len(cell) == 3
+        means.append(f"{statistics.mean(cell):.3f}")
+    assert f"in 2, 3, 5 segments {', '.join(means[:3])} (paper" in README
+    assert f"in 6 segments {means[3]} of whole answers" in README
+    assert max(result["steps"] for result in ours) == 5000
+
+
+@pytest.mark.parametrize("name", ["algorithmic", "algorithmic-scaled-init", "retrieval-quadratic"])
 def test_a_result_has_everything_that_makes_it_a_result(name: str) -> None:
     needed = {
         "config",
@@ -107,6 +124,6 @@ def test_the_table_of_the_results_page_is_what_the_report_prints(capsys: pytest.
     from rmt.cli.main import main
 
     page = (ROOT / "results/algorithmic.md").read_text()
-    for name in ("algorithmic", "algorithmic-scaled-init"):
+    for name in ("algorithmic", "algorithmic-scaled-init", "retrieval-quadratic"):
         assert main(["report", str(ROOT / f"results/{name}.jsonl")]) == 0
         assert capsys.readouterr().out.strip() in page

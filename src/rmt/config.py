@@ -53,7 +53,14 @@ def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """Nested plain dictionaries, ready for YAML and JSON."""
-    return dataclasses.asdict(config)
+    return typing.cast(dict[str, Any], plain(dataclasses.asdict(config)))
+
+
+def plain(value: Any) -> Any:
+    """The same with lists for tuples, which YAML does not have."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
@@ -90,6 +97,8 @@ def check(value: Any, kind: Any, name: str) -> Any:
     if isinstance(value, str) and float in choices(kind):
         return parse(value, kind, name)  # YAML takes 1e-3 for text
     for choice in choices(kind):
+        if get_origin(choice) is tuple and isinstance(value, (list, tuple)):
+            return tuple(check(item, get_args(choice)[0], name) for item in value)
         if get_origin(choice) is Literal:
             if value in get_args(choice) and not isinstance(value, bool):
                 return value
@@ -107,6 +116,8 @@ def parse(text: str, kind: Any, name: str) -> Any:
     for choice in choices(kind):
         if choice is type(None) and text.lower() in ("none", "null"):
             return None
+        if get_origin(choice) is tuple:
+            return tuple(parse(item, get_args(choice)[0], name) for item in text.split(",") if item)
         if get_origin(choice) is Literal and text in get_args(choice):
             return text
         if choice is bool and text.lower() in ("true", "false", "on", "off"):
@@ -133,6 +144,8 @@ def describe(kind: Any) -> str:
     for choice in choices(kind):
         if get_origin(choice) is Literal:
             parts += [str(value) for value in get_args(choice)]
+        elif get_origin(choice) is tuple:
+            parts.append(f"a list of {words[get_args(choice)[0]].split(' ', 1)[1]}s, such as 2,4")
         else:
             parts.append(words.get(choice, "a group of settings"))
     return " or ".join(parts) if len(parts) < 3 else "one of: " + ", ".join(parts)

@@ -7,6 +7,7 @@ import pytest
 from rmt.tasks import corpora
 from rmt.tasks.corpora import Known
 from tests.cli.command import rmt
+from tests.tasks.tokenizer import trained
 
 # files in the current folder
 TEXTS = {
@@ -14,10 +15,13 @@ TEXTS = {
     "empty.txt": b"",
     "junk.txt": b"text " * 100 + b"\0",
     "latin.txt": b"\xe9" * 100,
+    "model.json": b'{"model": {}}',
     "wiki/train.txt": b"a <unk>\n",
     "wiki/valid.txt": b"a b\n",
     "plain/train.txt": b"a\n",
     "plain/test.txt": b"b\n",
+    "nul/train.txt": b"text\n\0",
+    "cut/train.txt": b"text\n\xc3",
     "short/enwik8": b"x" * 1000,
     "short/wiki.test.tokens": b"a\n",
 }
@@ -38,6 +42,21 @@ MISTAKES = {
     "prepare book.txt --tokens words": ["book.txt", "word '181'", "no <unk>", "--tokens characters or bytes"],
     "prepare book.txt --vocabulary no": ["vocabulary 'no' does not exist", "rmt data prepare"],
     "prepare book.txt --vocabulary book.txt": ["'book.txt' is not a vocabulary", "rmt data prepare"],
+    "prepare book.txt --tokenizer no.json": ["vocabulary 'no.json' does not exist", "a tokenizer.json"],
+    "prepare book.txt --tokenizer wiki": ["'wiki/vocabulary.json' does not exist", "a tokenizer.json"],
+    "prepare book.txt --tokenizer latin.txt": ["'latin.txt' is not a vocabulary", "a tokenizer.json"],
+    "prepare book.txt --tokenizer model.json": ["'model.json': "],
+    "prepare book.txt --tokenizer a.json --tokens words": [
+        "tokens=words",
+        "tokenizer=a.json",
+        "leave one out",
+    ],
+    "prepare book.txt --tokenizer a.json --vocabulary b": [
+        "vocabulary=b",
+        "tokenizer=a.json",
+        "leave one out",
+    ],
+    "prepare book.txt --tokens tokenizer": ["tokens=tokenizer needs a file", "--tokenizer"],
     "prepare plain --tokens words": ["plain/test.txt", "word 'b'", "no <unk>"],
     "prepare empty.txt": ["'empty.txt' is empty", "put its text there"],
     "prepare junk.txt --tokens characters": ["'junk.txt'", "NUL byte at byte 500", "--tokens bytes"],
@@ -83,7 +102,7 @@ def test_the_help_shows_examples(capsys, command):
 def test_a_text_is_prepared_and_checked(capsys):
     code, out, err = rmt(capsys, "data prepare book.txt")
     assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "data/book.txt-bytes: book.txt, 21 bytes, uint16"
+    assert out.splitlines()[0] == "data/book.txt-bytes: book.txt, bytes, vocabulary 21, uint16"
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["train", "valid", "test"]
     counts = [int(line.split()[1].replace(",", "")) for line in out.splitlines()[1:]]
     assert sum(counts) == len(TEXTS["book.txt"])
@@ -91,9 +110,31 @@ def test_a_text_is_prepared_and_checked(capsys):
     assert rmt(capsys, "data prepare book.txt") == (0, out, "")
 
 
+def test_a_text_is_prepared_with_a_tokenizer(capsys):
+    trained().save("tokenizer.json")
+    code, out, err = rmt(capsys, "data prepare book.txt --tokenizer tokenizer.json")
+    assert (code, err) == (0, "")
+    vocabulary = trained().get_vocab_size()
+    assert out.splitlines()[0] == (
+        f"data/book.txt-tokenizer: book.txt, tokenizer, vocabulary {vocabulary}, uint16"
+    )
+    assert rmt(capsys, "data check data/book.txt-tokenizer") == (0, out, "")
+    assert rmt(capsys, "data prepare book.txt --tokenizer data/book.txt-tokenizer") == (0, out, "")
+
+
+def test_junk_read_with_a_tokenizer_leaves_nothing_behind(capsys):
+    trained().save("tokenizer.json")
+    before = everything()
+    for name, found in {"nul": "NUL byte at byte 5", "cut": "invalid UTF-8 at byte 5"}.items():
+        code, out, err = rmt(capsys, f"data prepare {name} --tokenizer tokenizer.json")
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert found in err
+    assert everything() == before
+
+
 def test_unknown_words_and_missing_splits_are_said(capsys):
     out = rmt(capsys, "data prepare wiki --tokens words").out
-    assert "valid             3 tokens  1 words not in the vocabulary (<unk>)" in out
+    assert "valid             3 tokens  1 not in the vocabulary" in out
     assert "note: no test split" in out
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -96,7 +97,12 @@ def test_a_short_form_sets_what_its_dotted_name_sets(capsys, short):
         "compile": "off",
     }.get(short, "2")
     context = {"cache": "--model transformer_xl_rmt", "schedule": "--depth 1"}.get(short, "")
-    config = printed(capsys, f"train copy {context} --{short} {value}")
+    task = "copy"
+    if short in ("data", "scale"):
+        Path("book.txt").write_text("It was the best of times. " * 9)
+        task, value = "text", {"data": "book.txt", "scale": "cpu"}[short]
+        context = {"data": "", "scale": "--data book.txt --size enwik8-base"}[short]
+    config = printed(capsys, f"train {task} {context} --{short} {value}")
     for part in ALIASES[short].split("."):
         config = getattr(config, part)
     assert str(config) == value
@@ -201,7 +207,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(capsys, monkeypatch):
 def test_divergence_is_exit_code_1_and_one_line(capsys, monkeypatch):
     real = trainer.score
     monkeypatch.setattr(
-        trainer, "score", lambda *inputs: real(*inputs)._replace(loss=inputs[0].sum() * torch.nan)
+        trainer, "score", lambda *inputs: real(*inputs)._replace(loss=inputs[0].losses.sum() * torch.nan)
     )
     code, out, err = rmt(capsys, f"{TRAIN} --out run --quiet")
     assert (code, out) == (1, "")

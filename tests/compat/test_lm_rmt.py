@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from rmt.compat.lm_rmt import load, renamed
-from rmt.errors import CheckpointError
+from rmt.errors import CheckpointError, ConfigError
 from tests.golden import lm_rmt_reference as reference
+from tests.golden.lm_rmt_words import with_adaptive_softmax
 
 BATCH, TOKENS, SEGMENTS, VOCABULARY, WIDTH, LAYERS, MEMORY = 2, 4, 3, 12, 8, 2, 3
 BUFFER = "pos_emb.inv_freq"
@@ -25,11 +26,14 @@ class Setting(NamedTuple):
     cache: int
     write: bool
     memory_sees_cache: bool
+    cutoffs: tuple[int, ...] = ()
+    div_val: int = 1
 
     def __str__(self) -> str:
         words = [f"memory-{self.memory}", f"cache-{self.cache}"]
         words += ["read-only"] if not self.write else []
         words += ["memory-sees-cache"] if self.memory_sees_cache else []
+        words += [f"{len(self.cutoffs)}-cutoffs-div-val-{self.div_val}"] if self.cutoffs else []
         return "-".join(words)
 
 
@@ -41,6 +45,12 @@ SETTINGS += [
     for cache, write, sees in product(CACHES, SWITCH, SWITCH)
     if cache or not sees
 ]
+CUTOFFS = (4, 7, 9)
+SETTINGS += [
+    Setting(memory, 4, True, False, cutoffs, div_val)
+    for memory, cutoffs, div_val in product((0, MEMORY), (CUTOFFS, (5,)), (1, 2))
+]
+ONE_TABLE, FOUR_TABLES = (Setting(MEMORY, 4, True, False, CUTOFFS, div_val) for div_val in (1, 2))
 RMT, TRANSFORMER_XL = Setting(MEMORY, 4, True, False), Setting(0, 4, True, False)
 
 
@@ -78,8 +88,9 @@ def test_the_imported_model_has_all_gradients_of_the_original(runs):
     assert_close([ours[name] for name in theirs], list(theirs.values()))
 
 
-def test_in_float32_the_imported_model_is_the_original_to_rounding():
-    ours, theirs = run_imported(RMT, torch.float32), run_reference(RMT, torch.float32)
+@pytest.mark.parametrize("setting", [RMT, ONE_TABLE, FOUR_TABLES], ids=str)
+def test_in_float32_the_imported_model_is_the_original_to_rounding(setting):
+    ours, theirs = run_imported(setting, torch.float32), run_reference(setting, torch.float32)
     assert_close(ours.logits + ours.memory, theirs.logits + theirs.memory, tolerance=1e-5)
     assert_close(
         [ours.gradients[name] for name in theirs.gradients], list(theirs.gradients.values()), tolerance=1e-5
@@ -150,22 +161,66 @@ def test_an_unexpected_tensor_is_named():
         load(state_dict)
 
 
-def test_an_adaptive_softmax_is_refused_by_name():
-    clusters = {"crit.cluster_weight": torch.zeros(3, WIDTH), "crit.cluster_bias": torch.zeros(3)}
-    with pytest.raises(CheckpointError, match=r"'crit\.cluster_weight'.*adaptive softmax cannot be imported"):
-        load(checkpoint(RMT) | clusters)
-
-
-def test_an_untied_output_layer_is_refused():
-    untied = checkpoint(RMT)
-    untied["crit.out_layers.0.weight"] = untied["crit.out_layers.0.weight"] + 1
-    with pytest.raises(CheckpointError, match="untied output layers cannot be imported"):
+@pytest.mark.parametrize("name", [reference.OUTPUT_WEIGHT, "crit.out_layers.2.weight", "crit.out_projs.1"])
+def test_an_untied_output_layer_is_refused(name):
+    untied = checkpoint(FOUR_TABLES)
+    untied[name] = untied[name] + 1
+    with pytest.raises(CheckpointError, match=f"'{name}' is not .* untied output layers cannot be imported"):
         load(untied)
+
+
+def test_the_cutoffs_of_several_tables_are_read_off_them():
+    model = load(checkpoint(FOUR_TABLES))
+    assert (model.config.vocabulary, model.config.cutoffs, model.config.div_val) == (VOCABULARY, CUTOFFS, 2)
+    given = load(checkpoint(FOUR_TABLES), cutoffs=CUTOFFS)
+    torch.testing.assert_close(given.state_dict(), model.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("div_val", [3, 5, 8], ids="div-val-{}".format)
+def test_a_div_val_that_does_not_divide_the_width_is_read_off_the_tables(div_val):
+    model = load(checkpoint(FOUR_TABLES._replace(cutoffs=(5,), div_val=div_val)))
+    assert model.config.width // model.config.div_val == WIDTH // div_val
+
+
+def test_the_cutoffs_of_one_table_must_be_given():
+    with pytest.raises(ConfigError, match=r"cutoffs=\(\) must be the 3 .*=\(20000, 40000, 200000\)"):
+        load(checkpoint(ONE_TABLE))
+    assert load(checkpoint(ONE_TABLE), cutoffs=CUTOFFS).config.cutoffs == CUTOFFS
+
+
+@pytest.mark.parametrize(
+    ("setting", "cutoffs", "message"),
+    [
+        pytest.param(ONE_TABLE, (4, 7), r"cutoffs=\(4, 7\) must be the 3 word numbers", id="too-few"),
+        pytest.param(ONE_TABLE, (4, 7, 12), r"cutoffs=\(4, 7, 12\) must be", id="beyond-the-vocabulary"),
+        pytest.param(FOUR_TABLES, (4, 7, 8), "are not the checkpoint's, .4, 7, 9.;", id="others"),
+        pytest.param(RMT, CUTOFFS, "the checkpoint has no adaptive softmax; leave them out", id="needless"),
+    ],
+)
+def test_cutoffs_that_cannot_be_the_checkpoints_are_refused(setting, cutoffs, message):
+    with pytest.raises(ConfigError, match=message):
+        load(checkpoint(setting), cutoffs=cutoffs)
+
+
+def test_tables_that_no_div_val_makes_are_refused():
+    state_dict = checkpoint(FOUR_TABLES)
+    for name in ("word_emb.emb_layers.2.weight", "crit.out_layers.2.weight"):
+        state_dict[name] = state_dict[name].repeat(1, 2)
+    with pytest.raises(CheckpointError, match=r"embedding tables \[8, 4, 4, 1\] wide: no div_val makes them"):
+        load(state_dict)
+
+
+def test_a_missing_table_of_a_cluster_is_named():
+    state_dict = checkpoint(FOUR_TABLES)
+    del state_dict["word_emb.emb_layers.3.weight"]
+    with pytest.raises(CheckpointError, match="3 embedding tables for 3 tail clusters: it is not whole"):
+        load(state_dict)
 
 
 def checkpoint(setting: Setting, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
     sizes = {"heads": 2, "head_width": 4, "inner": 12, "layers": LAYERS, "memory": setting.memory}
-    return reference.random_state_dict(0, VOCABULARY, WIDTH, **sizes, dtype=dtype)
+    plain = reference.random_state_dict(0, VOCABULARY, WIDTH, **sizes, dtype=dtype)
+    return with_adaptive_softmax(plain, setting.cutoffs, setting.div_val) if setting.cutoffs else plain
 
 
 def segments() -> list[Tensor]:
@@ -176,6 +231,8 @@ def segments() -> list[Tensor]:
 
 def run_imported(setting: Setting, dtype: torch.dtype = torch.float64) -> Run:
     options = {"memory_sees_cache": setting.memory_sees_cache, "write": setting.write}
+    if setting.div_val == 1:
+        options["cutoffs"] = setting.cutoffs
     model = load(checkpoint(setting, dtype), cache=setting.cache, **options)
     state, logits, memory, cache = model.initial_state(BATCH), [], [], []
     for tokens in segments():
@@ -195,10 +252,15 @@ def run_imported(setting: Setting, dtype: torch.dtype = torch.float64) -> Run:
 
 def run_reference(setting: Setting, dtype: torch.dtype = torch.float64) -> Run:
     state_dict = checkpoint(setting, dtype)
-    learned = state_dict.keys() - {BUFFER, reference.OUTPUT_WEIGHT}
+    first_names = {id(tensor): name for name, tensor in reversed(state_dict.items())}  # of tied tensors
+    learned = set(first_names.values()) - {BUFFER}
     leaves = {name: state_dict[name].requires_grad_() for name in sorted(learned)}
     carried, rows = reference.initial_memory(state_dict, BATCH), reference.empty_cache(state_dict, BATCH)
-    options = {"memory_sees_cache": setting.memory_sees_cache, "write": setting.write}
+    options = {
+        "memory_sees_cache": setting.memory_sees_cache,
+        "write": setting.write,
+        "cutoffs": setting.cutoffs,
+    }
     logits, memory, cache = [], [], []
     for tokens in segments():
         output = reference.forward(state_dict, tokens.T, carried, rows, mem_len=setting.cache, **options)

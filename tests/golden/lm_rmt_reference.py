@@ -15,14 +15,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-EMBEDDING = "word_emb.emb_layers.0.weight"
-OUTPUT_WEIGHT = "crit.out_layers.0.weight"
-OUTPUT_BIAS = "crit.out_layers.0.bias"
+from tests.golden.lm_rmt_words import (
+    EMBEDDING,
+    OUTPUT_BIAS,
+    OUTPUT_WEIGHT,
+    adaptive_log_probabilities,
+    embed,
+    plain_logits,
+)
+
 MEMORY = "mem_tokens"
 
 
 class Output(NamedTuple):
-    """Of one segment: logits (S, B, V), next memory (M, B, D), next cache: N + 1 of (≤ mem_len, B, D)."""
+    """Of one segment: logits (S, B, V), next memory (M, B, D), next cache: N + 1 of (≤ mem_len, B, D).
+
+    With an adaptive softmax the logits are the log-probabilities of all words.
+    """
 
     logits: Tensor
     memory: Tensor
@@ -38,16 +47,17 @@ def forward(
     mem_len: int,
     write: bool,
     memory_sees_cache: bool,
+    cutoffs: tuple[int, ...] = (),
 ) -> Output:
     """Run one segment of `ids` (S, B).
 
-    `write` is the original's mem_at_end, `memory_sees_cache` its read_mem_from_cache.
+    `write` is the original's mem_at_end, `memory_sees_cache` its read_mem_from_cache; `cutoffs` are those of
+    an adaptive softmax, without the vocabulary at the end.
     `memory` (M, B, D) comes from `initial_memory` or the previous output and keeps its graph; M may be 0.
     `cache` comes from `empty_cache` or the previous output and carries no graph.
     """
     tokens, memories, cached = ids.shape[0], memory.shape[0], cache[0].shape[0]
-    embedding = state_dict[EMBEDDING]
-    embedded = functional.embedding(ids, embedding) * math.sqrt(embedding.shape[1])
+    embedded = embed(state_dict, ids, cutoffs) * math.sqrt(memory.shape[2])
     blocks = [memory, embedded, memory] if write else [memory, embedded]
     hidden = torch.cat(blocks)  # (Q, B, D)
 
@@ -58,7 +68,8 @@ def forward(
         hidden = run_layer(state_dict, layer, hidden, cache[layer], positions, blocked)
         layer_inputs.append(hidden)
 
-    logits = functional.linear(hidden[memories : memories + tokens], embedding, state_dict[OUTPUT_BIAS])
+    output = adaptive_log_probabilities if cutoffs else plain_logits
+    logits = output(state_dict, hidden[memories : memories + tokens], cutoffs)
     new_memory = hidden[memories + tokens :] if write else hidden[:memories]
     new_cache = [
         last_rows(torch.cat([old, new]), mem_len).detach()

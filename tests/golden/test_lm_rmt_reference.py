@@ -13,6 +13,7 @@ from tests.golden.lm_rmt_reference import (
     relative_shift,
     sinusoids,
 )
+from tests.golden.lm_rmt_words import with_adaptive_softmax
 
 BATCH, VOCABULARY, WIDTH, LAYERS, MEMORIES = 2, 11, 8, 3, 2
 
@@ -177,6 +178,17 @@ def test_logits_never_depend_on_later_tokens():
     assert torch.equal(before[:3], after[:3])
     assert not torch.allclose(before[3], after[3])
     assert not torch.allclose(before[4], after[4])
+
+
+@pytest.mark.parametrize("div_val", [1, 2], ids=["one table", "a table for each cluster"])
+def test_an_adaptive_softmax_gives_log_probabilities(div_val):
+    weights = with_adaptive_softmax(checkpoint(), (3, 7), div_val)
+    memory, cache = initial_memory(weights, BATCH), empty_cache(weights, BATCH)
+    settings = {"mem_len": 0, "write": True, "memory_sees_cache": False, "cutoffs": (3, 7)}
+    logits = forward(weights, random_ids(0), memory, cache, **settings).logits
+    assert logits.shape == (5, BATCH, VOCABULARY)
+    ones = torch.ones(5, BATCH, dtype=torch.float64)
+    torch.testing.assert_close(logits.exp().sum(-1), ones, rtol=0, atol=1e-12)
 
 
 def test_without_memory_a_long_enough_cache_makes_segments_equal_to_one_long_segment():

@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 
 from rmt.errors import DataError
 from rmt.tasks import files
-from rmt.tasks.files import SPLITS, Piece, cut, documents, line_blocks, local_source, text_blocks, whole
+from rmt.tasks.files import (
+    SPLITS,
+    Piece,
+    articles,
+    cut,
+    documents,
+    line_blocks,
+    local_source,
+    text_blocks,
+    whole,
+)
 
 
 def write(folder, **texts):
@@ -38,12 +48,38 @@ def test_splits_together_are_the_text_and_no_character_is_cut(text, tokens, tmp_
         assert "".join(part.decode() for part in parts.values()) == text
 
 
-def test_words_are_cut_between_lines(tmp_path):
+@pytest.mark.parametrize("tokens", ["words", "tokenizer"])
+def test_words_and_a_tokenizer_s_tokens_are_cut_between_lines(tmp_path, tokens):
     text = "".join(f"line {number}\n" for number in range(100))
-    parts = content(cut(write(tmp_path, a=text), "words"))
+    parts = content(cut(write(tmp_path, a=text), tokens))
     assert b"".join(parts.values()) == text.encode()
     assert all(part.endswith(b"\n") for part in parts.values())
     assert parts["valid"].startswith(b"line 9")
+
+
+ARTICLES = [
+    " \n = First = \n \n text \n \n = = Section = = \n \n text \n \n = = = Part = = = \n \n text \n \n",
+    " = E = mc² = \n \n where \n = 1 and k = \n 2 \n \n = half a title = \n text \n \n = not closed \n \n",
+    " = <unk> = \n \n",
+    " = Title at the end = \n \n",
+]
+
+
+def test_an_article_of_wikitext_begins_at_a_title_between_blank_lines(tmp_path):
+    (file,) = write(tmp_path, a="".join(ARTICLES))
+    pieces = articles(file)
+    assert [file.read_bytes()[piece.start : piece.stop].decode() for piece in pieces] == ARTICLES
+
+
+@given(order=st.lists(st.sampled_from([" \n", " = A = \n", " = = B = = \n", "a\n", "= \n"]), min_size=1))
+def test_articles_together_are_the_file(order, tmp_path_factory):
+    (file,) = write(tmp_path_factory.mktemp("wiki"), a="".join(order))
+    pieces = articles(file)
+    assert content({"a": pieces})["a"] == file.read_bytes()
+    assert all(piece.size for piece in pieces)
+    triples = zip(order, order[1:], order[2:], strict=False)
+    inner = [three for three in list(triples)[1:] if three == (" \n", " = A = \n", " \n")]
+    assert len(pieces) == 1 + len(inner)
 
 
 def test_twenty_documents_stay_whole(tmp_path):
@@ -130,8 +166,9 @@ def test_the_place_of_junk_is_counted_from_the_start_of_the_file(tmp_path):
         ("", "bytes", "is empty; put its text there"),
         ("x" * 9, "bytes", "too few bytes to split 90/5/5: valid would be empty"),
         ("one line", "words", "too few lines to split 90/5/5: valid would be empty"),
+        ("one line", "tokenizer", "too few lines to split 90/5/5: valid would be empty"),
     ],
-    ids=["empty", "short", "one-line"],
+    ids=["empty", "short", "one-line", "one-line-for-a-tokenizer"],
 )
 def test_a_text_too_short_to_split_is_an_error(tmp_path, text, tokens, message):
     with pytest.raises(DataError, match=message):

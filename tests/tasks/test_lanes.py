@@ -1,6 +1,7 @@
 """A split becomes contiguous lanes of tokens."""
 
 import json
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmt.errors import ConfigError
+from rmt.nn.adaptive import fits
 from rmt.tasks.corpora import find_source
 from rmt.tasks.lanes import Lanes
 from rmt.tasks.prepare import prepare_corpus
@@ -36,6 +38,32 @@ def test_a_lane_starts_a_document_where_a_token_of_it_does(starts, batch, length
     for index in range(lanes.segments(length)):
         tokens = lanes.segment(index, length).tokens
         assert (lanes.documents(index, length) == np.isin(tokens, documents).any(axis=1)).all()
+
+
+@given(
+    tokens=st.lists(st.integers(0, 9), min_size=8, max_size=200),
+    batch=st.integers(1, 4),
+    length=st.integers(1, 40),
+    piece=st.integers(1, 50),
+)
+def test_capacities_are_the_most_targets_of_a_cluster_over_all_segments(tokens, batch, length, piece):
+    lanes, cutoffs = Lanes(np.array(tokens, dtype="<u2"), batch), (2, 5, 9)
+    segments = [lanes.segment(index, length).targets for index in range(lanes.segments(length))]
+    with mock.patch("rmt.tasks.lanes.PIECE", piece):
+        capacities = lanes.capacities(length, cutoffs)
+    assert all(fits(torch.from_numpy(targets), cutoffs, capacities) for targets in segments)
+    for capacity, start, stop in zip(capacities, cutoffs, (5, 9, 10), strict=True):
+        most = max(((targets >= start) & (targets < stop)).sum() for targets in segments)
+        assert capacity == min(batch * length, next(slots for slots in range(0, 201, 8) if slots >= most))
+
+
+def test_capacities_of_a_mapped_split_are_those_of_its_tokens(tmp_path):
+    tokens = np.random.default_rng(0).integers(0, 60, 3000).astype("<u4")
+    tokens.tofile(tmp_path / "tokens")
+    mapped = np.memmap(tmp_path / "tokens", dtype="<u4", mode="r")
+    capacities = Lanes(mapped, 3).capacities(50, (10, 55))
+    assert capacities == Lanes(tokens, 3).capacities(50, (10, 55))
+    assert 0 < capacities[1] < capacities[0] < 150
 
 
 def test_segments_are_ready_for_torch():

@@ -10,7 +10,9 @@ import pytest
 from rmt.errors import DataError, RMTError
 from rmt.tasks import corpora
 from rmt.tasks.corpora import CORPORA, Known, find_source
+from rmt.tasks.files import whole
 from rmt.tasks.prepare import check_corpus, open_corpus, prepare_corpus, stored
+from tests.tasks.tokenizer import trained
 
 TINY = Known(
     "wikitext-2",
@@ -72,6 +74,99 @@ def test_documents_are_remembered(tmp_path):
     corpus = prepared(tmp_path / "texts", tmp_path / "out", tokens="characters")
     assert corpus.documents("train") == list(range(0, 90, 5))
     assert corpus.documents("test") == [0]
+
+
+@pytest.fixture
+def wiki(tmp_path, monkeypatch):
+    """A folder with three articles that pass for WikiText-2."""
+    monkeypatch.setitem(corpora.CORPORA, "wikitext-2", TINY._replace(counts={"train": 34}, vocabulary=None))
+    (tmp_path / "wiki").mkdir()
+    (tmp_path / "wiki" / "train.txt").write_text(
+        " \n = A = \n \n a b \n \n = = S = = \n \n c \n \n = B C = \n \n d \n \n = A = \n \n"
+    )
+    return tmp_path / "wiki"
+
+
+def test_articles_of_wikitext_are_documents(wiki, tmp_path):
+    corpus = prepared("wikitext-2", tmp_path / "out", copy=wiki)
+    starts = corpus.documents("train")
+    assert starts == [0, 20, 29]
+    first, second, third = (
+        corpus.vocabulary().decode(part) for part in np.split(corpus.tokens("train"), starts[1:])
+    )
+    assert (second, third) == ("= B C =\n\nd\n\n", "= A =\n\n")
+    assert first.startswith("\n= A =\n\na b\n\n= = S = =\n")
+
+
+def test_borders_of_documents_change_no_token(wiki, tmp_path):
+    for tokens in ("words", "bytes", "characters"):
+        ours = prepared("wikitext-2", tmp_path / f"{tokens}-known", copy=wiki, tokens=tokens)
+        plain = prepared(wiki, tmp_path / f"{tokens}-plain", tokens=tokens)
+        assert (len(ours.documents("train")), len(plain.documents("train"))) == (3, 1)
+        assert ours.tokens("train").tolist() == plain.tokens("train").tolist()
+        assert ours.vocabulary().symbols == plain.vocabulary().symbols
+
+
+def test_a_folder_called_like_a_known_corpus_is_not_that_corpus(wiki, tmp_path):
+    folder = wiki.rename(tmp_path / "wikitext-2")
+    prepared(folder, tmp_path / "out", tokens="words")
+    with pytest.raises(DataError, match="has another corpus"):
+        prepared("wikitext-2", tmp_path / "out", copy=folder)
+
+
+def test_the_description_has_the_documents_of_a_split_in_one_line(wiki, tmp_path):
+    corpus = prepared("wikitext-2", tmp_path / "out", copy=wiki)
+    text = (tmp_path / "out" / "corpus.json").read_text()
+    assert '"documents": [ 0, 20, 29 ]' in text
+    assert json.loads(text) == corpus.description
+    assert max(map(len, text.splitlines())) < 200
+
+
+def test_a_corpus_of_an_older_format_can_be_replaced(tiny, tmp_path):
+    prepared("wikitext-2", tmp_path / "out", copy=tiny)
+    edit(tmp_path / "out" / "corpus.json", format=1)
+    with pytest.raises(DataError, match="prepare the corpus again with --force"):
+        prepared("wikitext-2", tmp_path / "out", copy=tiny)
+    prepared("wikitext-2", tmp_path / "out", copy=tiny, force=True)
+    check_corpus(tmp_path / "out")
+
+
+def test_a_tokenizer_is_kept_with_its_corpus(tmp_path):
+    (tmp_path / "texts").mkdir()
+    for number in range(20):
+        (tmp_path / "texts" / f"{number:02}.txt").write_text("the fox\n\nand the grapes")
+    file = tmp_path / "tokenizer.json"
+    trained().save(str(file))
+    corpus = prepared(tmp_path / "texts", tmp_path / "out", tokens="tokenizer", vocabulary=file)
+    assert (tmp_path / "out" / "vocabulary.json").read_bytes() == file.read_bytes()
+    assert corpus.description["vocabulary"] == trained().get_vocab_size()
+    assert corpus.vocabulary().decode(corpus.tokens("train")) == "the fox\n\nand the grapes" * 18
+    length = len(corpus.vocabulary().encode("the fox\n\nand the grapes").ids)
+    assert corpus.documents("train") == list(range(0, 18 * length, length))
+    assert check_corpus(tmp_path / "out") == corpus
+
+
+def test_another_tokenizer_makes_another_corpus(tmp_path):
+    (tmp_path / "train.txt").write_text("the fox and the grapes\n")
+    trained(300).save(str(tmp_path / "a.json"))
+    trained(280).save(str(tmp_path / "b.json"))
+
+    def ids(vocabulary, out):
+        corpus = prepared(tmp_path, tmp_path / out, tokens="tokenizer", vocabulary=tmp_path / vocabulary)
+        return corpus.tokens("train").tolist()
+
+    assert ids("a.json", "a") == ids("a.json", "a") == ids("a", "same") != ids("b.json", "b")
+    with pytest.raises(DataError, match="has another corpus"):
+        ids("b.json", "a")
+
+
+def test_a_split_without_tokens_is_an_error(tmp_path):
+    tokenizer = trained()
+    tokenizer.normalizer = pytest.importorskip("tokenizers").normalizers.Strip()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "train.txt").write_text(" \n \n")
+    with pytest.raises(DataError, match=r"train of '.*' has no tokens; give more text, or another tokenizer"):
+        prepared(tmp_path, tmp_path / "out", tokens="tokenizer", vocabulary=tmp_path / "tokenizer.json")
 
 
 @pytest.mark.parametrize(("symbols", "kind"), [(1 << 16, "<u2"), ((1 << 16) + 1, "<u4")])
@@ -177,6 +272,15 @@ def edit(file: Path, **values):
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
 
+def edit_documents(starts):
+    def damage(out):
+        splits = open_corpus(out).splits
+        splits["test"]["documents"] = starts
+        edit(out / "corpus.json", splits=splits)
+
+    return damage
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -207,7 +311,15 @@ def edit(file: Path, **values):
             lambda out: edit(out / "corpus.json", splits={"test": {}}),
             r"corpus\.json' is damaged: 'tokens' is not",
         ),
-        (lambda out: edit(out / "corpus.json", format=9), r"has format 9, this release reads 1; prepare the"),
+        *(
+            (edit_documents(starts), r"damaged: documents of test are not")
+            for starts in ([], [1], [0, 2, 1], [0, 3])
+        ),
+        (lambda out: edit(out / "corpus.json", format=9), r"has format 9, this release reads 2; prepare the"),
+        (
+            lambda out: edit(out / "corpus.json", format=1),
+            r"has format 1, this release reads 2; prepare the corpus again with --force",
+        ),
         (lambda out: (out / "corpus.json").unlink(), r"out' is not a prepared corpus: no corpus\.json"),
     ],
 )
@@ -227,3 +339,13 @@ def test_the_real_corpora_have_their_published_counts(name, splits, tmp_path):
         name
     ].counts.items()
     assert all(one["unknown"] == 0 for one in corpus.splits.values())
+    articles = {"train": 600, "valid": 60, "test": 60}  # as published; train is that of WikiText-2
+    assert {split: len(corpus.documents(split)) for split in corpus.splits}.items() <= articles.items()
+
+
+@needs_data
+def test_the_prefix_of_enwik8_is_cut_at_90_and_95_per_cent(tmp_path):
+    (file,) = (Path(os.environ["RMT_DATA"]) / "enwik8-prefix").iterdir()
+    corpus = prepared(file, tmp_path / "out")
+    assert [one["tokens"] for one in corpus.splits.values()] == [3_738_600, 207_700, 207_700]
+    assert whole(file).size == 4_154_000

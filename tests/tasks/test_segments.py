@@ -44,7 +44,8 @@ def test_a_batch_becomes_exactly_as_many_segments_as_asked(batch, segments):
 
 @pytest.mark.parametrize("segments", [1, 2, 3, 4, 5, 10])
 def test_segments_put_together_are_the_batch(batch, segments):
-    whole = Segment(*(torch.cat(pieces, dim=1) for pieces in zip(*segment(batch, segments), strict=True)))
+    parts = [piece[:3] for piece in segment(batch, segments)]
+    whole = Segment(*(torch.cat(pieces, dim=1) for pieces in zip(*parts, strict=True)))
     assert torch.equal(whole.tokens, batch.tokens)
     assert torch.equal(whole.targets, batch.targets)
     assert torch.equal(whole.loss_mask, batch.loss_mask)

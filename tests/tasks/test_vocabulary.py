@@ -1,6 +1,7 @@
 """Text becomes ids and ids become the text again."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmt.errors import ConfigError, DataError
-from rmt.tasks.vocabulary import Bytes, Characters, Words, read_vocabulary, vocabulary_kind, words_of
+from rmt.tasks import files
+from rmt.tasks.files import whole
+from rmt.tasks.vocabulary import (
+    Bytes,
+    Characters,
+    Tokenizer,
+    Words,
+    read_vocabulary,
+    vocabulary_kind,
+    words_of,
+)
+from tests.tasks.tokenizer import LINES as SENTENCES
+from tests.tasks.tokenizer import trained
 
 LINES = st.lists(st.lists(st.text("aAé€<>", min_size=1, max_size=4), max_size=5), max_size=5)
 
@@ -88,6 +101,104 @@ def test_a_vocabulary_has_every_symbol_once(tmp_path):
     (tmp_path / "vocabulary.json").write_text(json.dumps({"tokens": "words", "symbols": ["a", "a"]}))
     with pytest.raises(DataError, match="each of them once"):
         read_vocabulary(tmp_path)
+
+
+def described(**model):
+    """A `tokenizer.json` with a model and nothing else."""
+    pytest.importorskip("tokenizers")
+    return json.dumps({"version": "1.0", "added_tokens": [], "model": model})
+
+
+@pytest.mark.parametrize("block", [1, 5, 30, 1000])
+def test_a_tokenizer_s_ids_are_those_of_line_by_line_whatever_the_blocks(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(files, "BLOCK", block)
+    library, lines = trained(), [*SENTENCES, "\n", "\n", "\n", "a <eos> b\r\r\r\n", "the last line"]
+    text = tmp_path / "text"
+    text.write_bytes("".join(lines).encode())
+    vocabulary = Tokenizer(library.to_str())
+    ids = np.concatenate([vocabulary.encode(block).ids for block in vocabulary.blocks(whole(text))]).tolist()
+    assert ids == [id for line in lines for id in library.encode(line).ids]
+    assert ids != library.encode("".join(lines)).ids
+    assert vocabulary.decode(ids) == "".join(lines)
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_a_tokenizer_of_bytes_gives_the_text_back(tokenizer, text):
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer(trained().to_str())
+
+
+def test_a_tokenizer_neither_pads_nor_cuts_nor_adds_tokens(tokenizer):
+    changed = trained()
+    template = pytest.importorskip("tokenizers").processors.TemplateProcessing(
+        single="<eos> $A", special_tokens=[("<eos>", changed.token_to_id("<eos>"))]
+    )
+    changed.post_processor = template
+    changed.enable_padding(length=50)
+    changed.enable_truncation(2)
+    block = "".join(SENTENCES)
+    assert Tokenizer(changed.to_str()).encode(block).ids.tolist() == tokenizer.encode(block).ids.tolist()
+
+
+def test_a_tokenizer_s_file_is_written_as_it_was_read(tmp_path):
+    (tmp_path / "tokenizer.json").write_bytes(trained().to_str(pretty=True).encode().replace(b"\n", b"\r\n"))
+    read_vocabulary(tmp_path / "tokenizer.json").write(tmp_path / "vocabulary.json")
+    assert (tmp_path / "vocabulary.json").read_bytes() == (tmp_path / "tokenizer.json").read_bytes()
+    assert read_vocabulary(tmp_path).kind == "tokenizer"
+
+
+def test_a_tokenizer_may_leave_ids_out():
+    vocabulary = Tokenizer(described(type="BPE", vocab={"a": 5}, merges=[]))
+    assert (len(vocabulary), vocabulary.encode("a").ids.tolist()) == (6, [5])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"type": "WordLevel", "vocab": {"a": 0, "?": 1}, "unk_token": "?"},
+        {"type": "Unigram", "vocab": [["a", -1.0], ["?", 0.0]], "unk_id": 1},
+    ],
+    ids=["by-symbol", "by-id"],
+)
+def test_what_a_tokenizer_does_not_know_is_counted(model):
+    ids, unknown = Tokenizer(described(**model)).encode("a\nb")
+    assert (ids.tolist(), unknown) in [([1, 1], 2), ([0, 1, 1], 2)]  # words, or parts of words
+
+
+def test_a_tokenizer_without_an_unknown_symbol_counts_none(tokenizer):
+    assert tokenizer.encode("".join([*SENTENCES, "<eos>"])).unknown == 0
+
+
+def test_a_text_that_a_tokenizer_cannot_encode_is_an_error():
+    vocabulary = Tokenizer(described(type="WordLevel", vocab={"a": 0}, unk_token="?"))
+    with pytest.raises(DataError, match=r"the tokenizer cannot encode it \(.*\); use another"):
+        vocabulary.encode("b")
+
+
+@pytest.mark.parametrize("model", [1, {}, {"type": "Sounds"}], ids=str)
+def test_a_file_that_the_library_cannot_read_is_named(model, tmp_path):
+    pytest.importorskip("tokenizers")
+    (tmp_path / "junk.json").write_text(json.dumps({"model": model}))
+    with pytest.raises(
+        DataError, match=r"junk\.json': the tokenizers library cannot read it \(.*\); name an"
+    ):
+        read_vocabulary(tmp_path / "junk.json")
+
+
+def test_without_the_library_the_error_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    (tmp_path / "t.json").write_text('{"model": {}}')
+    with pytest.raises(DataError, match=r"t\.json': a tokenizer needs a library; install .*\[tokenizers\]'"):
+        read_vocabulary(tmp_path / "t.json")
+
+
+def test_a_tokenizer_is_not_made_of_a_text():
+    with pytest.raises(DataError, match=r"needs a file; name a tokenizer\.json with --tokenizer"):
+        Tokenizer.of(["a\n"])
 
 
 def test_an_unknown_kind_is_an_error_that_names_the_nearest():

@@ -248,7 +248,9 @@ def run(
     weighted=loss_of,
     checkpoint: bool = False,
 ) -> Iterator[tuple[Window, Tensor]]:
-    return replay(model, segments(), model.initial_state(BATCH), weighted, Plan(plan, "stored", checkpoint))
+    return replay(
+        model, segments(), {0: model.initial_state(BATCH)}, weighted, Plan(plan, "stored", checkpoint)
+    )
 
 
 def loss_of_cut_unroll(model: SegmentModel, last: int, cut_before: int) -> Tensor:
@@ -289,5 +291,5 @@ def learn(model: SegmentModel, loss: Tensor) -> Tensor:
 
 def losses_while_learning(model: SegmentModel, depth: int, origin: str) -> Tensor:
     plan = Plan(windows([1] * SEGMENTS, depth, "sliding"), origin)
-    steps = replay(model, segments(), model.initial_state(BATCH), loss_of, plan)
+    steps = replay(model, segments(), {0: model.initial_state(BATCH)}, loss_of, plan)
     return torch.stack([learn(model, loss) for _, loss in steps])

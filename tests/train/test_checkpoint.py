@@ -7,7 +7,7 @@ import torch
 
 import rmt
 from rmt.errors import CheckpointError
-from rmt.train import checkpoint
+from rmt.train import checkpoint, snapshots
 from rmt.train.checkpoint import Checkpoints, Snapshot, read_parts, write_parts
 from tests.train.runs import config_text, run, tiny, trainer_of, weights
 
@@ -136,13 +136,13 @@ def test_a_restored_trainer_goes_on_as_the_one_that_was_saved(tmp_path):
         trainer_of(tiny(model={"dropout": 0.2})),
         trainer_of(tiny(model={"dropout": 0.2}, seed=0)),
     )
-    list(saved.updates(saved.next_batch()))
-    write_parts(tmp_path, saved.snapshot())
+    list(saved.updates())
+    write_parts(tmp_path, snapshots.snapshot(saved))
     state = torch.get_rng_state()
-    list(saved.updates(saved.next_batch()))
+    list(saved.updates())
     assert not torch.equal(state, torch.get_rng_state())
-    restored.restore(read_parts(tmp_path))
-    list(restored.updates(restored.next_batch()))
+    snapshots.restore(restored, read_parts(tmp_path))
+    list(restored.updates())
     mine, theirs = restored.model.state_dict(), saved.model.state_dict()
     assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
     assert restored.place() == saved.place()

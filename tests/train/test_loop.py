@@ -182,12 +182,14 @@ def test_a_plateau_makes_the_rate_fall_during_a_run(tmp_path):
 
 def judge(monkeypatch: pytest.MonkeyPatch, accuracy: Callable[[str], float]) -> None:
     """Let `accuracy(split)` be what an evaluation finds."""
-    real = loop.evaluate
+    real = loop.measure
 
-    def evaluate(*arguments: object, split: str = "test", **options: object) -> dict[str, float]:
-        return {**real(*arguments, split=split, **options), "accuracy": accuracy(split)}
+    def measure(
+        model: object, task: object, config: object, split: str, **options: object
+    ) -> dict[str, float]:
+        return {**real(model, task, config, split, **options), "accuracy": accuracy(split)}
 
-    monkeypatch.setattr(loop, "evaluate", evaluate)
+    monkeypatch.setattr(loop, "measure", measure)
 
 
 def step_of_trainer(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:

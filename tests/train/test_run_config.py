@@ -39,7 +39,7 @@ def test_every_setting_says_what_it_means():
         (lambda: CurriculumConfig(over="length", start=0), "curriculum.start=0 must be above 0"),
         (lambda: CurriculumConfig(promote_at=0.5), "curriculum.promote_at=0.5 has no effect without"),
         (lambda: TrainConfig(keep=0), "train.keep=0 must be above 0"),
-        (lambda: TrainConfig(target=0.0), "train.target=0.0 must be above 0 and at most 1"),
+        (lambda: RunConfig(train=TrainConfig(target=0.0)), "train.target=0.0 must be above 0 and at most 1"),
         (lambda: RunConfig(seed=-1), "seed=-1 must be 0 to 4294967295"),
         (
             lambda: RunConfig(task=TaskConfig(source="fixed"), curriculum=CurriculumConfig(over="length")),

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from rmt.tasks.task import Batch
+from rmt.train.snapshots import restore, snapshot
 from rmt.train.trainer import Trainer
 from tests.laws.models import assert_same
 from tests.train.runs import tiny, trainer_of
@@ -18,9 +19,9 @@ LENGTH = 2  # five segments of 9 tokens: 2, 2, 2, 2, 1; the loss counts from tok
 @pytest.mark.parametrize("model", ["rmt", "transformer_xl"])
 def test_a_sequence_makes_the_gradient_of_the_mean_loss_over_all_counted_positions(model):
     trainer = double(model=MODELS[model])
-    batch = trainer.next_batch()
+    batch = next_batch(trainer)
     applied = applied_gradients(trainer)
-    list(trainer.updates(batch))
+    list(trainer.updates())
     (found,) = applied
     assert_same(found, gradient(trainer, mean_loss(trainer, batch)))
 
@@ -28,9 +29,9 @@ def test_a_sequence_makes_the_gradient_of_the_mean_loss_over_all_counted_positio
 @pytest.mark.parametrize("depth", [0, 1, 2])
 def test_a_sequence_of_finite_depth_adds_up_the_losses_of_its_segments_each_cut(depth):
     trainer = double(bptt={"depth": depth})
-    batch = trainer.next_batch()
+    batch = next_batch(trainer)
     applied = applied_gradients(trainer)
-    list(trainer.updates(batch))
+    list(trainer.updates())
     expected = [torch.zeros_like(parameter) for parameter in trainer.model.parameters()]
     for last in range(5):
         if counted(batch, last):
@@ -42,9 +43,9 @@ def test_a_sequence_of_finite_depth_adds_up_the_losses_of_its_segments_each_cut(
 
 def test_a_chunk_makes_the_gradient_of_the_mean_loss_over_its_own_positions():
     trainer = double(bptt={"schedule": "chunked", "depth": 1})
-    batch = trainer.next_batch()
+    batch = next_batch(trainer)
     applied = applied_gradients(trainer)
-    list(trainer.updates(batch))
+    list(trainer.updates())
     for found, chunk in zip(applied, [(0, 1), (2, 3), (4,)], strict=True):
         positions = sum(counted(batch, index) for index in chunk)
         loss = loss_sum(trainer, batch, cuts=(2, 4), of=chunk) / positions
@@ -53,9 +54,9 @@ def test_a_chunk_makes_the_gradient_of_the_mean_loss_over_its_own_positions():
 
 def test_sliding_makes_the_gradient_of_the_mean_loss_of_the_newest_segment():
     trainer = double(bptt={"schedule": "sliding", "depth": 1})
-    batch = trainer.next_batch()
+    batch = next_batch(trainer)
     applied = applied_gradients(trainer)
-    list(trainer.updates(batch))
+    list(trainer.updates())
     for found, last in zip(applied, [1, 2, 3, 4], strict=True):
         loss = loss_sum(trainer, batch, cuts=(last - 1,), of=(last,)) / counted(batch, last)
         assert_same(found, gradient(trainer, loss))
@@ -75,15 +76,15 @@ def test_sliding_makes_the_gradient_of_the_mean_loss_of_the_newest_segment():
 )
 def test_a_batch_makes_an_update_per_window_with_a_loss(bptt, expected):
     trainer = trainer_of(tiny(bptt=bptt))
-    assert len(list(trainer.updates(trainer.next_batch()))) == expected
+    assert len(list(trainer.updates())) == expected
     assert trainer.step == expected
 
 
 def test_an_update_tells_the_mean_loss_and_the_right_predictions_of_its_positions():
     trainer = double()
-    batch = trainer.next_batch()
+    batch = next_batch(trainer)
     expected, logits = mean_loss(trainer, batch), all_logits(trainer, batch)
-    (update,) = trainer.updates(batch)
+    (update,) = trainer.updates()
     assert_same(update.loss, expected.detach())
     assert update.correct == ((logits.argmax(-1) == batch.targets) & batch.loss_mask).sum()
     assert update.counted == batch.loss_mask.sum()
@@ -92,7 +93,7 @@ def test_an_update_tells_the_mean_loss_and_the_right_predictions_of_its_position
 def test_the_applied_gradient_is_clipped_to_the_largest_norm_and_the_whole_norm_is_told():
     whole, clipped = double(optimizer={"clip": 0.0}), double(optimizer={"clip": 0.01})
     applied = {id(trainer): applied_gradients(trainer) for trainer in (whole, clipped)}
-    updates = [next(trainer.updates(trainer.next_batch())) for trainer in (whole, clipped)]
+    updates = [next(trainer.updates()) for trainer in (whole, clipped)]
     norms = [total_norm(applied[id(trainer)][0]) for trainer in (whole, clipped)]
     assert norms[0] > 0.1
     assert norms[1] == pytest.approx(0.01, rel=1e-3)
@@ -101,8 +102,7 @@ def test_the_applied_gradient_is_clipped_to_the_largest_norm_and_the_whole_norm_
 
 def test_no_gradient_is_left_behind_for_the_next_update():
     trainer = double(bptt={"schedule": "chunked", "depth": 0})
-    batch = trainer.next_batch()
-    for _ in trainer.updates(batch):
+    for _ in trainer.updates():
         assert all(parameter.grad is None for parameter in trainer.model.parameters())
 
 
@@ -110,7 +110,7 @@ def test_the_learning_rate_of_an_update_is_that_of_its_step():
     trainer = trainer_of(tiny(optimizer={"name": "adam", "lr": 0.1}, rate={"warmup": 4}))
     rates = []
     for _ in range(6):
-        next(trainer.updates(trainer.next_batch()))
+        next(trainer.updates())
         rates.append(trainer.optimizers[0].param_groups[0]["lr"])
     assert rates == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1, 0.1])
 
@@ -139,9 +139,9 @@ def test_a_shuffled_fixed_set_is_a_new_permutation_in_every_epoch():
 def test_a_resumed_fixed_set_goes_on_in_the_middle_of_an_epoch(shuffle):
     config = tiny(task={"source": "fixed", "shuffle": shuffle}, train={"batch": 16})
     whole, stopped, resumed = (trainer_of(config) for _ in range(3))
-    read(stopped, batches=3)
-    next(stopped.updates(stopped.next_batch()))
-    resumed.restore(stopped.snapshot())
+    read(stopped, batches=2)
+    next(stopped.updates())
+    restore(resumed, snapshot(stopped))
     assert torch.equal(read(resumed, batches=4), read(whole, batches=7)[3 * 16 :])
 
 
@@ -155,9 +155,9 @@ def test_fresh_examples_depend_on_the_seed_and_on_the_place_only():
 
 def test_precision_64_computes_and_learns_in_double():
     trainer = double()
-    (update,) = trainer.updates(trainer.next_batch())
+    (update,) = trainer.updates()
     assert update.loss.dtype == update.norm.dtype == torch.float64
-    assert {tensor.dtype for tensor in trainer.snapshot().model.values()} == {torch.float64}
+    assert {tensor.dtype for tensor in snapshot(trainer).model.values()} == {torch.float64}
 
 
 MODELS = {
@@ -170,11 +170,15 @@ def double(**groups: dict) -> Trainer:
     return trainer_of(tiny(precision="64-true", **{"optimizer": {"clip": 0.0}, **groups}))
 
 
+def next_batch(trainer: Trainer) -> Batch:
+    return trainer.feed.batch(trainer.batches)
+
+
 def read(trainer: Trainer, batches: int) -> Tensor:
     """The tokens of the next batches."""
     rows = []
     for _ in range(batches):
-        rows.append(trainer.next_batch().tokens)
+        rows.append(next_batch(trainer).tokens)
         trainer.batches += 1
     return torch.cat(rows)
 

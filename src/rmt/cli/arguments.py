@@ -14,6 +14,7 @@ from rmt.train.config import RunConfig
 # short form: dotted name. A closed table: every other setting has its dotted name only.
 ALIASES = {
     "model": "preset",
+    "data": "task.data",
     "segments": "task.segments",
     "length": "task.length",
     "memory": "model.memory.size",
@@ -25,6 +26,7 @@ ALIASES = {
     "target": "train.target",
     "recipe": "recipe",
     "size": "size",
+    "scale": "scale",
     "seed": "seed",
     "device": "device",
     "compile": "compile",

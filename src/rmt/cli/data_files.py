@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rmt.errors import ConfigError
+
 
 def add_commands(commands: Any, look: dict[str, Any]) -> None:
     """The three commands, beside those of the tasks."""
@@ -23,6 +25,9 @@ def add_commands(commands: Any, look: dict[str, Any]) -> None:
     prepare.add_argument("--out", metavar="DIR", help="folder to make (default: data/NAME-TOKENS)")
     prepare.add_argument(
         "--tokens", metavar="words|bytes|characters", help="default: what NAME is known for; bytes for PATH"
+    )
+    prepare.add_argument(
+        "--tokenizer", metavar="FILE", help="a tokenizer.json of the tokenizers library, instead of --tokens"
     )
     prepare.add_argument(
         "--vocabulary", metavar="DIR|FILE", help="take the vocabulary of another prepared corpus"
@@ -49,9 +54,17 @@ def prepare(arguments: argparse.Namespace) -> int:
     from rmt.tasks.corpora import find_source
     from rmt.tasks.prepare import prepare_corpus
 
-    source = find_source(arguments.place, arguments.tokens, path(arguments.path))
+    tokens, vocabulary = arguments.tokens, arguments.vocabulary
+    if arguments.tokenizer is not None:
+        for name, given in {"tokens": tokens, "vocabulary": vocabulary}.items():
+            if given is not None:
+                raise ConfigError(
+                    f"{name}={given} does not go with tokenizer={arguments.tokenizer}; leave one out"
+                )
+        tokens, vocabulary = "tokenizer", arguments.tokenizer
+    source = find_source(arguments.place, tokens, path(arguments.path))
     out = Path(arguments.out or f"data/{source.name}-{source.tokens}")
-    show(prepare_corpus(source, out, path(arguments.vocabulary), arguments.force))
+    show(prepare_corpus(source, out, path(vocabulary), arguments.force))
     return 0
 
 
@@ -65,11 +78,12 @@ def check(arguments: argparse.Namespace) -> int:
 def show(corpus: Any) -> None:
     """A corpus in a line, a line per split and per note."""
     said = corpus.description
-    print(f"{corpus.folder}: {said['name']}, {said['vocabulary']:,} {said['tokens']}, {said['dtype']}")
+    vocabulary = f"{said['tokens']}, vocabulary {said['vocabulary']:,}, {said['dtype']}"
+    print(f"{corpus.folder}: {said['name']}, {vocabulary}")
     for name, split in corpus.splits.items():
         count = len(split["documents"])
         more = f"  {count:,} documents" if count > 1 else ""
-        more += f"  {split['unknown']:,} words not in the vocabulary (<unk>)" if split["unknown"] else ""
+        more += f"  {split['unknown']:,} not in the vocabulary" if split["unknown"] else ""
         print(f"{name:6} {split['tokens']:12,} tokens{more}")
     for note in said["notes"]:
         print(f"note: {note}")

@@ -5,27 +5,33 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rmt.cli.arguments import command, one_of, parsed
 from rmt.errors import ConfigError
+from rmt.train.config import RunConfig
 
 EXAMPLES = """examples:
   rmt evaluate runs/copy-8-3-rmt-modern-0
   rmt evaluate RUN --segments 6           the same model with shorter segments
-  rmt evaluate RUN --split valid --json"""
+  rmt evaluate RUN --split valid --json
+  rmt evaluate RUN --length 32 --cache 256  text: other segments and another cache than in training"""
+NOT_FOR = {"text": ("samples", "segments"), "sequences": ("length", "cache")}
 
 
 def main(argv: Sequence[str]) -> int:
     parser = command(
         "rmt evaluate",
-        "Strict free-running accuracy, teacher-forced accuracy and the original's metric.",
+        "Strict free-running accuracy, teacher-forced accuracy and the original's metric; or perplexity.",
         EXAMPLES,
     )
     parser.add_argument("run", metavar="RUN", help="run folder, or one checkpoint in it")
     parser.add_argument("--split", default="test", help="train, valid or test (default: test)")
     parser.add_argument("--samples", type=int, help="only the first so many sequences")
     parser.add_argument("--segments", type=int, help="other number of segments than in training")
-    parser.add_argument("--batch", type=int, default=500, help="sequences at a time (default: 500)")
+    parser.add_argument("--length", type=int, help="text: other tokens per segment than in training")
+    parser.add_argument("--cache", type=int, help="text: another cache than in training")
+    parser.add_argument("--batch", type=int, help="sequences (default: 500) or lanes of text at a time")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -34,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     one_of(arguments.split, ["train", "valid", "test"], "split")
     one_of(arguments.device, ["auto", "cpu", "cuda"], "device")
-    for name in ("samples", "segments", "batch"):
+    for name in ("samples", "segments", "batch", "length", "cache"):
         if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
             raise ConfigError(f"{name}={getattr(arguments, name)} must be at least 1")
     metrics = measure(arguments)
@@ -49,21 +55,34 @@ def main(argv: Sequence[str]) -> int:
 def measure(arguments: argparse.Namespace) -> dict[str, float]:
     """The metrics of a run."""
     from rmt.cli.progress import counting
-    from rmt.evaluate.evaluate import evaluate
-    from rmt.tasks.segments import segment_length
     from rmt.train.checkpoint import load, read_config, run_folder
     from rmt.train.config import build_task
     from rmt.train.device import device_of
+    from rmt.train.measure import measure
 
     config = read_config(run_folder(arguments.run))
+    kind = "text" if config.task.is_text else "sequences"
+    for name in NOT_FOR[kind]:
+        if getattr(arguments, name) is not None:
+            raise ConfigError(f"{name}={getattr(arguments, name)} has no effect on {kind}; leave it out")
     task = build_task(config.task)
     with counting(f"{task.name}, {arguments.split}", arguments.quiet) as progress:
-        return evaluate(
+        return measure(
             load(arguments.run).to(device_of(arguments.device)),
             task,
-            segment_length(task.total_length, arguments.segments or config.task.segments),
-            split=arguments.split,
+            changed(config, arguments),
+            arguments.split,
             samples=arguments.samples,
             batch=arguments.batch,
             progress=progress,
         )
+
+
+def changed(config: RunConfig, arguments: argparse.Namespace) -> RunConfig:
+    """A run's settings with those that were named for this evaluation."""
+    named = {"segments": arguments.segments, "segment_length": arguments.length}
+    task = replace(config.task, **{name: value for name, value in named.items() if value is not None})
+    train = config.train
+    if arguments.cache is not None:
+        train = replace(train, evaluate_cache=arguments.cache)
+    return replace(config, task=task, train=train)

@@ -17,6 +17,7 @@ COMMANDS = {
     "info": "what memory would be for a pretrained model",
     "data": "list the tasks, show examples, prepare texts",
     "runs": "list runs and compare them",
+    "reproduce": "train all runs of one of the paper's comparisons",
     "report": "results of many runs as one table beside the paper's",
 }
 

@@ -79,7 +79,7 @@ class Bar(Quiet):
         self.progress.update(self.bar, completed=record["step"], numbers=numbers)
 
     def evaluated(self, record: dict[str, Any]) -> None:
-        self.accuracy = f"accuracy {record['accuracy']:.3f}"
+        self.accuracy = scores(record).split("  ")[0]
 
     def testing(self, done: int, total: int) -> None:
         self.progress.update(self.bar, description=f"{self.label} (test)", completed=done, total=total)
@@ -98,7 +98,16 @@ def counting(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
 
 
 def scores(record: dict[str, Any]) -> str:
+    """What an evaluation found, the most important number first."""
+    if "perplexity" in record:
+        return f"perplexity {record['perplexity']:.3f}{bits(record)}"
     return f"accuracy {record['accuracy']:.4f}  sequences {record['sequence_accuracy']:.4f}"
+
+
+def bits(metrics: dict[str, Any]) -> str:
+    """Bits per character, where tokens are characters."""
+    name = "bits_per_character"
+    return f"  bits per character {metrics[name]:.4f}" if name in metrics else ""
 
 
 def observer(label: str, steps: int, quiet: bool) -> Quiet:

@@ -15,7 +15,7 @@ EXAMPLES = """examples:
 def main(argv: Sequence[str]) -> int:
     parser = command(
         "rmt report",
-        "A Markdown table of results: means over seeds, the paper's numbers in the last column.",
+        "A Markdown table of results: means over seeds, the paper's numbers beside its own tasks.",
         EXAMPLES,
     )
     parser.add_argument(
@@ -24,7 +24,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = parsed(parser, argv)
     if arguments is None:
         return 0
-    from rmt.experiments.report import markdown, read_results, table
+    from rmt.experiments.report import read_results, report
 
-    print(markdown(table(read_results(Path(path) for path in arguments.results))))
+    print(report(read_results(Path(path) for path in arguments.results)))
     return 0

@@ -17,6 +17,8 @@ EXAMPLES = """examples:
   rmt train reverse --size paper --length 24 --segments 6 --target 0.99 --device cuda
   rmt train copy --depth 1 --schedule sliding      one update per segment, gradient through one border
   rmt train my_tasks:Sorting --segments 2          a task of your own
+  rmt train text --data book.txt                   language modelling, bytes, minutes on a CPU
+  rmt train text --data enwik8 --size enwik8-base --scale gpu --model transformer_xl_rmt
 The same command on the same --out resumes."""
 
 
@@ -30,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     made.add_argument(
-        "task", metavar="TASK", nargs="?", help="copy, reverse, retrieval, quadratic, or module:Class"
+        "task", metavar="TASK", nargs="?", help="copy, reverse, retrieval, quadratic, text, or module:Class"
     )
     made.add_argument(
         "--out", metavar="DIR", help="run folder (default: runs/ and a name made of the settings)"
@@ -58,10 +60,14 @@ def main(argv: Sequence[str]) -> int:
         return 0
     from rmt.cli.progress import observer
     from rmt.experiments.run import train
+    from rmt.train.parallel import is_first
 
     folder = Path(arguments.out or default_folder(config))
-    with observer(config.preset, config.train.steps, arguments.quiet) as watcher:
+    first = is_first()
+    with observer(config.preset, config.train.steps, arguments.quiet or not first) as watcher:
         result, was_finished = train(config, folder, watcher, restart=arguments.restart)
+    if not first:
+        return 0
     print(f"{'already finished' if was_finished else 'finished'}: {folder}")
     print(summary(result))
     return 0
@@ -70,6 +76,9 @@ def main(argv: Sequence[str]) -> int:
 def default_folder(config: Any) -> Path:
     """A name that says what is special about a run."""
     task = config.task
+    if task.is_text:
+        name = Path(task.data).name
+        return Path("runs") / f"text-{name}-{config.preset}-{config.recipe}-{config.seed}"
     length = f"-{task.length}" if task.length else ""
     name = task.name.replace(":", ".")
     return Path("runs") / f"{name}{length}-{task.segments}-{config.preset}-{config.recipe}-{config.seed}"
@@ -77,11 +86,18 @@ def default_folder(config: Any) -> Path:
 
 def summary(result: dict[str, Any]) -> str:
     """The result in two lines."""
+    from rmt.cli.progress import scores
+
     metrics = result["metrics"]
+    effort = f"{result['steps']} steps, {result['samples']} samples, {result['seconds']:.1f} s of training"
+    if "perplexity" in metrics:
+        return (
+            f"{scores(metrics)} on {metrics['tokens']:,} test tokens (state carried on)\n"
+            f"{effort}, {result['tokens']:,} tokens"
+        )
     return (
         f"{result['metric']} {result['value']:.4f} on {metrics['samples']} test sequences "
         f"(free-running; characters {metrics['accuracy']:.4f}, sequences {metrics['sequence_accuracy']:.4f}, "
         f"teacher-forced {metrics['teacher_forced_accuracy']:.4f}, "
-        f"original metric {metrics['original_accuracy']:.4f})\n"
-        f"{result['steps']} steps, {result['samples']} samples, {result['seconds']:.1f} s of training"
+        f"original metric {metrics['original_accuracy']:.4f})\n{effort}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rmt.config import check_fields, option, positive
+from rmt.config import check_fields, needless, option, positive
 from rmt.errors import ConfigError
 
 
@@ -20,6 +20,9 @@ class MemoryConfig:
         "distinct", "initial memory tokens drawn apart, or one for all"
     )
     sees_cache: bool = option(False, "memory tokens may attend to the cache")
+    predicts: bool = option(
+        False, "written memory predicts one special token, the last of the vocabulary (auxiliary loss)"
+    )
 
     def __post_init__(self) -> None:
         check_fields(self, "memory")
@@ -28,6 +31,8 @@ class MemoryConfig:
             raise ConfigError(
                 "memory.write=True with memory.recurrent=False writes what nobody reads; switch write off"
             )
+        if self.predicts and not (self.size and self.write):
+            raise ConfigError("memory.predicts=True needs a write block; set memory.size and memory.write")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +52,10 @@ class ModelConfig:
     """A segment model: a Transformer, its memory, its cache."""
 
     vocabulary: int = option(2, "number of different tokens")
+    cutoffs: tuple[int, ...] = option(
+        (), "adaptive softmax: where clusters of rarer tokens begin, as 20000,40000; empty = plain softmax"
+    )
+    div_val: int = option(1, "adaptive softmax: each cluster's embedding is narrower by this factor")
     layers: int = option(2, "Transformer layers")
     heads: int = option(4, "attention heads per layer")
     head_width: int = option(32, "width of one head")
@@ -65,8 +74,9 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "model")
-        for name in ("vocabulary", "layers", "heads", "head_width", "width", "inner_width"):
+        for name in ("vocabulary", "div_val", "layers", "heads", "head_width", "width", "inner_width"):
             positive(f"model.{name}", getattr(self, name))
+        needless(self, "div_val", bool(self.cutoffs), "model.cutoffs")
         if not 0 <= self.dropout < 1:
             raise ConfigError(f"model.dropout={self.dropout} must be at least 0 and below 1")
         field = "head_width" if self.positions == "rotary" else "width"

@@ -16,6 +16,7 @@ from rmt.core.spans import Spans
 from rmt.core.state import State
 from rmt.core.stepping import OpenSegment
 from rmt.errors import ConfigError
+from rmt.nn.adaptive import AdaptiveEmbedding
 from rmt.nn.attention import eager, fused
 from rmt.nn.backbone import Backbone
 from rmt.nn.embedding import TiedEmbedding
@@ -24,9 +25,11 @@ from rmt.nn.embedding import TiedEmbedding
 class Output(NamedTuple):
     """What a segment gives."""
 
-    logits: Tensor  # (B, L, V)
+    logits: Tensor  # (B, L, V); (B, L, 0) from an adaptive softmax that was given targets
     state: State
     attention: tuple[Tensor, ...] = ()  # N × (B, H, Q, K), only if asked for
+    losses: Tensor | None = None  # (B, L), only if targets were given
+    memory_loss: Tensor | None = None  # (), of memory that predicts, only if targets were given
 
 
 class SegmentModel(nn.Module):
@@ -35,7 +38,7 @@ class SegmentModel(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
-        self.embedding = TiedEmbedding(config.vocabulary, config.width)
+        self.embedding = build_embedding(config)
         self.memory = Memory(config.memory, config.width)
         self.cache = Cache(config.cache)
         self.backbone = Backbone(
@@ -52,10 +55,15 @@ class SegmentModel(nn.Module):
 
     def initial_state(self, batch: int) -> State:
         """The state before the first segment: initial memory, empty cache."""
-        weight = self.embedding.weight
-        empty = weight.new_zeros(batch, self.config.cache.size, self.config.width)
-        cached = torch.zeros(batch, dtype=torch.long, device=weight.device)
-        return State(self.memory.initial(batch), (empty,) * self.config.layers, cached)
+        return self.empty_state(batch)._replace(memory=self.memory.initial(batch))
+
+    def empty_state(self, batch: int) -> State:
+        """A state of zeros without parameters, for segments that `reset` all rows."""
+        like, width = self.memory.tokens, self.config.width
+        cached = torch.zeros(batch, dtype=torch.long, device=like.device)
+        empty = cached.to(like.dtype)[:, None, None]
+        rows = empty.expand(-1, self.config.cache.size, width)
+        return State(empty.expand(-1, self.config.memory.size, width), (rows,) * self.config.layers, cached)
 
     def forward(
         self,
@@ -64,13 +72,20 @@ class SegmentModel(nn.Module):
         lengths: Tensor | None = None,
         padding: Literal["right", "left"] = "right",
         attention: bool = False,
+        reset: Tensor | None = None,
+        targets: Tensor | None = None,
+        capacities: tuple[int, ...] = (),
     ) -> Output:
         """Read one segment (B, L).
 
         `lengths` (B,) makes the batch ragged: the other tokens of a row, on its `padding` side, do not
-        exist. A row of no tokens keeps its state. `attention` also returns the attention weights.
+        exist. A row of no tokens keeps its state. `attention` also returns the attention weights. Rows
+        where `reset` (B,) is true start from the initial state. `targets` (B, L) also gives their losses,
+        from an adaptive softmax with `capacities` in shapes that do not depend on them.
         """
         require_same_batch(tokens, state)
+        if reset is not None:
+            state = self.initial_state(len(tokens)).where(reset, state)
         if tokens.shape[1] == 0:
             return Output(self.embedding.logits(self.embedding(tokens)), state)
         valid = self.valid(tokens, lengths, padding)
@@ -85,7 +100,22 @@ class SegmentModel(nn.Module):
         )
         if lengths is not None:
             after = after.where(lengths > 0, state)
-        return Output(self.embedding.logits(hidden), after, encoded.weights if attention else ())
+        predicted = self.predict(hidden, write, targets, capacities)
+        return Output(predicted[0], after, encoded.weights if attention else (), *predicted[1:])
+
+    def predict(
+        self, hidden: Tensor, write: Tensor, targets: Tensor | None, capacities: tuple[int, ...]
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Logits, losses and the loss of memory; without targets, logits only."""
+        if targets is None:
+            return self.embedding.logits(hidden), None, None
+        logits, losses = self.embedding.scored(hidden, targets, capacities)
+        if not self.config.memory.predicts:
+            return logits, losses, None
+        special = torch.full(write.shape[:2], self.config.vocabulary - 1, device=write.device)
+        last = (0,) * (len(self.config.cutoffs) - 1) + (special.numel(),)  # it is in the last cluster
+        memory_losses = self.embedding.losses(write, special, last if capacities else ())
+        return logits, losses, memory_losses.mean()
 
     def open(self, state: State) -> OpenSegment:
         """A segment to be read piece by piece: `step(tokens)` …, then `close()` for the next state."""
@@ -131,12 +161,21 @@ class SegmentModel(nn.Module):
                 continue
             if name.endswith("norm.weight"):
                 nn.init.normal_(parameter, 1.0, 0.02)
+            elif "projection" in name:  # of an adaptive softmax
+                nn.init.normal_(parameter, 0.0, 0.01)
             elif scaled and name.endswith("weight"):
                 nn.init.normal_(parameter, 0.0, parameter.shape[1] ** -0.5)
             elif name.endswith(("weight", "content_bias", "position_bias")):
                 nn.init.normal_(parameter, 0.0, 0.02)
             else:
                 nn.init.zeros_(parameter)
+
+
+def build_embedding(config: ModelConfig) -> TiedEmbedding | AdaptiveEmbedding:
+    """One table for tokens in and out; with cutoffs, in clusters."""
+    if config.cutoffs:
+        return AdaptiveEmbedding(config.vocabulary, config.width, config.cutoffs, config.div_val)
+    return TiedEmbedding(config.vocabulary, config.width)
 
 
 def require_same_batch(tokens: Tensor, state: State) -> None:

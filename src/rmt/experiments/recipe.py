@@ -10,6 +10,8 @@ from rmt.core.config import ModelConfig
 from rmt.core.presets import PRESETS, check_preset
 from rmt.errors import ConfigError
 from rmt.tasks.segments import segment_length
+from rmt.tasks.task import Task
+from rmt.tasks.text import Text
 from rmt.train.config import RunConfig, TaskConfig, build_task
 
 Settings = dict[str, Any]
@@ -37,6 +39,60 @@ PAPER: Settings = {
 
 RECIPES = {"modern": MODERN, "paper": PAPER}
 
+# The same for text: sequences never end, so each loss reaches back a few segments.
+TEXT_MODERN: Settings = {
+    "optimizer": MODERN["optimizer"],
+    "rate": MODERN["rate"],
+    "bptt": {"schedule": "chunked"},
+    "train": {"steps": 2000, "evaluate_every": 500, "save_every": 500},
+}
+TEXT_PAPER: Settings = {
+    "model": {
+        "norm": "post",
+        "dropout": 0.1,
+        "memory": {"init": "identical"},
+        "cache": {"scope": "all"},
+    },
+    "bptt": {"schedule": "sliding", "replay_from": "latest"},
+    "optimizer": {"name": "adam", "lr": 2.5e-4, "beta2": 0.999, "clip": 0.25},
+    "rate": {"schedule": "cosine"},
+    "train": {"steps": 200_000, "evaluate_every": 4000, "evaluate_batch": 10, "save_every": 4000},
+}
+TEXT_RECIPES = {"modern": TEXT_MODERN, "paper": TEXT_PAPER}
+TEXT_SIZES: dict[str, Settings] = {
+    "small": {"task": {"segment_length": 64}, "train": {"batch": 16}},
+    "enwik8-base": {
+        "task": {"segment_length": 128},
+        "model": {"layers": 12, "heads": 8, "head_width": 64, "width": 512, "inner_width": 2048},
+        "train": {"batch": 64, "steps": 400_000},
+    },
+    "wt103-base": {
+        "task": {"segment_length": 150},
+        "model": {
+            "cutoffs": [20_000, 40_000, 200_000],
+            "layers": 16,
+            "heads": 10,
+            "head_width": 41,
+            "width": 410,
+            "inner_width": 2100,
+        },
+        "train": {"batch": 60},
+    },
+}
+SCALES: dict[str, Settings] = {
+    "full": {},
+    "gpu": {
+        "model": {"layers": 6, "heads": 8, "head_width": 32, "width": 256, "inner_width": 1024},
+        "train": {"batch": 32, "steps": 2000, "evaluate_every": 500, "save_every": 500},
+    },
+    "cpu": {
+        "model": {"layers": 2, "heads": 4, "head_width": 32, "width": 64, "inner_width": 128},
+        "train": {"batch": 16, "steps": 500, "evaluate_every": 250, "save_every": 250},
+    },
+}
+TEXT_MEMORY = 10  # memory tokens
+TEXT_DEPTH = 2  # previous segments that a loss reaches, where memory carries gradients
+
 SMALL: Settings = {"layers": 2, "heads": 4, "head_width": 32, "width": 64, "inner_width": 128}
 PAPER_SIZES: dict[str, Settings] = {
     "copy": {"layers": 4, "heads": 4, "head_width": 64, "width": 128, "inner_width": 256},
@@ -63,21 +119,64 @@ SHORT = 8  # source length of the small size: minutes on a CPU
 def resolve(given: Mapping[str, Any]) -> RunConfig:
     """The whole configuration from the settings a user named: nested, as in a config file."""
     given = typed(RunConfig, given)
-    recipe, size = given.get("recipe", "modern"), given.get("size", "small")
-    name = given.get("preset", "rmt")
-    budget = PAPER_BUDGETS.get(given.get("task", {}).get("name", ""), {}) if recipe == "paper" else {}
-    settings = merge(RECIPES[recipe], budget, sizes_of(given, recipe, size), given)
+    name = given.setdefault("preset", "rmt")
+    is_text = given.get("task", {}).get("name") == "text"
+    settings = merge(text_settings(given) if is_text else document_settings(given), given)
     task_config = from_dict(TaskConfig, settings.get("task", {}))
     task = build_task(task_config)
-    parts = preset_settings(name, segment_length(task.total_length, task_config.segments), settings)
-    otherwise = merge(to_dict(ModelConfig()), parts, RECIPES[recipe].get("model", {}))
+    if isinstance(task, Text):
+        length, memory = task_config.segment_length, TEXT_MEMORY
+    else:
+        length = memory = segment_length(task.total_length, task_config.segments)
+    parts = preset_settings(name, memory, length, settings)
+    recipe = (TEXT_RECIPES if is_text else RECIPES)[settings["recipe"]]
+    otherwise = merge(to_dict(ModelConfig()), parts, recipe.get("model", {}))
     refuse_needless(name, given.get("model", {}), otherwise)
     model = merge(parts, settings.get("model", {}))
-    if model.setdefault("vocabulary", task.vocabulary) < task.vocabulary:
+    predicts = settings.get("train", {}).get("memory_loss", 0.0) > 0
+    set_vocabulary(model, given.get("model", {}), task, predicts)
+    return from_dict(RunConfig, {**settings, "model": model})
+
+
+def document_settings(given: Mapping[str, Any]) -> Settings:
+    """What recipe and size say about a task of sequences."""
+    recipe, size = given.get("recipe", "modern"), given.get("size", "small")
+    budget = PAPER_BUDGETS.get(given.get("task", {}).get("name", ""), {}) if recipe == "paper" else {}
+    return merge(RECIPES[recipe], budget, sizes_of(given, recipe, size), {"recipe": recipe, "size": size})
+
+
+def text_settings(given: Mapping[str, Any]) -> Settings:
+    """What recipe, size and scale say about text."""
+    recipe, size = given.get("recipe", "modern"), given.get("size", "small")
+    scale = given.get("scale", "full")
+    if size not in TEXT_SIZES:
+        raise ConfigError(f"size={size} is not known for text; choose from: {', '.join(TEXT_SIZES)}")
+    if size == "small" and scale != "full":
+        raise ConfigError(f"scale={scale} has no effect with size=small; use enwik8-base or wt103-base")
+    small = size == "small" or scale == "cpu"
+    recurrent = given["preset"] in ("rmt", "transformer_xl_rmt")
+    return merge(
+        {"model": SMALL} if size == "small" else {},
+        {"threads": 1} if small else {},
+        TEXT_RECIPES[recipe],
+        {"bptt": {"depth": TEXT_DEPTH if recurrent else 0}},
+        TEXT_SIZES[size],
+        SCALES[scale],
+        {"recipe": recipe, "size": size},
+    )
+
+
+def set_vocabulary(model: Settings, given: Settings, task: Task | Text, predicts: bool) -> None:
+    """As many tokens as the task has, one more for memory to predict, and no cutoffs beyond them."""
+    needed = task.vocabulary + predicts
+    if predicts:
+        model["memory"] = merge(model["memory"], {"predicts": True})
+    if model.setdefault("vocabulary", needed) < needed:
         raise ConfigError(
-            f"model.vocabulary={model['vocabulary']} is too small: {task.name} has {task.vocabulary} tokens"
+            f"model.vocabulary={model['vocabulary']} is too small: {task.name} has {needed} tokens"
         )
-    return from_dict(RunConfig, {**settings, "recipe": recipe, "size": size, "preset": name, "model": model})
+    if "cutoffs" not in given:
+        model["cutoffs"] = [cutoff for cutoff in model.get("cutoffs", ()) if cutoff < task.vocabulary]
 
 
 def sizes_of(given: Mapping[str, Any], recipe: str, size: str) -> Settings:
@@ -86,6 +185,8 @@ def sizes_of(given: Mapping[str, Any], recipe: str, size: str) -> Settings:
     if size == "small":
         short = {"task": {"length": SHORT}} if task in ("copy", "reverse") else {}
         return {"model": SMALL, "threads": 1, **short}
+    if size != "paper":
+        raise ConfigError(f"size={size} is for text, not for task {task!r}; use small or paper")
     if task not in PAPER_SIZES:
         raise ConfigError(
             f"size=paper is not known for task {task!r}; use size=small and set model.layers and so on"
@@ -93,12 +194,12 @@ def sizes_of(given: Mapping[str, Any], recipe: str, size: str) -> Settings:
     return {"model": PAPER_SIZES[task], "train": {"batch": PAPER_BATCH[recipe]}}
 
 
-def preset_settings(name: str, length: int, settings: Settings) -> Settings:
-    """Memory and cache of one of the paper's models; both default to the length of a segment."""
+def preset_settings(name: str, memory: int, length: int, settings: Settings) -> Settings:
+    """Memory and cache of one of the paper's models; the cache is as long as a segment."""
     has_memory, has_cache = PRESETS[name]
     carries = name != "memory_transformer"
     own: Settings = {
-        "memory": {"size": length * has_memory, "write": carries, "recurrent": carries},
+        "memory": {"size": memory * has_memory, "write": carries, "recurrent": carries},
         "cache": {"size": length * has_cache},
     }
     whole = merge(own, settings.get("model", {}))

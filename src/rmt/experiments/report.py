@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rmt.config import from_dict, to_dict
 from rmt.errors import ConfigError
 from rmt.experiments.paper import PUBLISHED, Cell
+from rmt.train.config import RunConfig
 
 HEADINGS = (
     "task",
@@ -26,6 +29,20 @@ HEADINGS = (
     "samples",
     "seconds",
     "paper",
+)
+TEXT_HEADINGS = (
+    "data",
+    "recipe",
+    "model",
+    "memory",
+    "cache",
+    "depth",
+    "schedule",
+    "test perplexity",
+    "bits per token",
+    "tokens seen",
+    "steps",
+    "seconds",
 )
 INCIDENTAL = ("seed", "device", "compile", "threads")  # what runs of one setting may differ in
 Result = dict[str, Any]
@@ -68,6 +85,24 @@ def read_results(paths: Iterable[Path]) -> list[Result]:
     return results
 
 
+def report(results: Iterable[Result]) -> str:
+    """A table of sequence tasks, a table of text, or both, in Markdown."""
+    kinds: dict[bool, list[Result]] = {False: [], True: []}
+    for result in results:
+        kinds["perplexity" in result["metrics"]].append(result)
+    tables = [
+        markdown(headings, make(kinds[is_text]))
+        for is_text, headings, make in ((False, HEADINGS, table), (True, TEXT_HEADINGS, text_table))
+        if kinds[is_text]
+    ]
+    return "\n\n".join(tables) or markdown(HEADINGS, [])
+
+
+def markdown(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [headings, ("---",) * len(headings), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
 def table(results: Iterable[Result]) -> list[tuple[str, ...]]:
     """A row per setting, means over seeds, in the order of the first result of each."""
     groups: dict[Group, list[Result]] = defaultdict(list)
@@ -76,9 +111,46 @@ def table(results: Iterable[Result]) -> list[tuple[str, ...]]:
     return [row(group, members) for group, members in groups.items()]
 
 
-def markdown(rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def text_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
+    """As `table`, of language models."""
+    groups: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        groups[settings_of(result)].append(result)
+    return [text_row(members) for members in groups.values()]
+
+
+def text_row(results: list[Result]) -> tuple[str, ...]:
+    config = results[0]["config"]
+    model, bptt = config["model"], config["bptt"]
+    replayed = bptt["schedule"] == "sliding" and bptt["depth"] > 0
+    return (
+        Path(config["task"]["data"]).name,
+        config["recipe"],
+        config["preset"],
+        str(model["memory"]["size"]),
+        str(model["cache"]["size"]),
+        str(bptt["depth"]),
+        bptt["schedule"] + (f", {bptt['replay_from']}" if replayed else ""),
+        spread([result["metrics"]["perplexity"] for result in results], seeds_of(results), ".2f"),
+        spread([result["metrics"]["loss"] / math.log(2) for result in results], seeds_of(results)),
+        whole([result["tokens"] for result in results]),
+        whole([result["steps"] for result in results]),
+        whole([result["seconds"] for result in results]),
+    )
+
+
+def settings_of(result: Result) -> str:
+    """The whole configuration but for what seeds and machines may differ in.
+
+    A setting that did not exist yet when the run was made has its default.
+    """
+    config = to_dict(from_dict(RunConfig, result["config"]))
+    kept = {key: value for key, value in config.items() if key not in INCIDENTAL}
+    return json.dumps(kept, sort_keys=True)
+
+
+def seeds_of(results: list[Result]) -> int:
+    return len({result["seed"] for result in results})
 
 
 def group_of(result: Result) -> Group:
@@ -93,7 +165,7 @@ def group_of(result: Result) -> Group:
         model["cache"]["size"],
         str(config["bptt"]["depth"]),
         result["recipe"],
-        json.dumps({key: value for key, value in config.items() if key not in INCIDENTAL}, sort_keys=True),
+        settings_of(result),
     )
 
 
@@ -109,7 +181,7 @@ def row(group: Group, results: list[Result]) -> tuple[str, ...]:
         str(group.cache),
         group.depth,
         group.recipe,
-        spread([result["value"] for result in results], len({result["seed"] for result in results})),
+        spread([result["value"] for result in results], seeds_of(results)),
         f"{statistics.mean(result['metrics']['original_accuracy'] for result in results):.4f}",
         whole([result["steps"] for result in results]),
         whole([result["samples"] for result in results]),
@@ -118,12 +190,12 @@ def row(group: Group, results: list[Result]) -> tuple[str, ...]:
     )
 
 
-def spread(values: list[float], seeds: int) -> str:
+def spread(values: list[float], seeds: int, form: str = ".4f") -> str:
     """Mean and sample deviation over runs of different seeds, or the one value."""
     if len(values) == 1:
-        return f"{values[0]:.4f} (1 seed)"
+        return f"{values[0]:{form}} (1 seed)"
     mean, deviation = statistics.mean(values), statistics.stdev(values)
-    return f"{mean:.4f} ± {deviation:.4f}, least {min(values):.4f} ({seeds} seeds)"
+    return f"{mean:{form}} ± {deviation:{form}}, least {min(values):{form}} ({seeds} seeds)"
 
 
 def whole(values: list[float]) -> str:

@@ -16,6 +16,7 @@ from rmt.train.checkpoint import read_config
 from rmt.train.config import RunConfig
 from rmt.train.log import write_whole
 from rmt.train.loop import Loop, Observer
+from rmt.train.parallel import is_first
 
 
 def train(
@@ -32,9 +33,10 @@ def train(
                 if result := read_result(folder):
                     return result, True
             loop = Loop(config, folder, observer)
-            folder.mkdir(parents=True, exist_ok=True)
-            held.enter_context(alone(folder))
-            prepare(config, folder, restart)
+            if is_first():
+                folder.mkdir(parents=True, exist_ok=True)
+                held.enter_context(alone(folder))
+                prepare(config, folder, restart)
         except OSError as error:
             raise ConfigError(
                 f"out={str(folder)!r} cannot be written ({error.strerror}); name another with --out"

@@ -22,3 +22,15 @@ class TiedEmbedding(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, self.weight, self.bias)
+
+    def losses(self, hidden: Tensor, targets: Tensor, capacities: tuple[int, ...] = ()) -> Tensor:
+        """Cross-entropy of each position, (B, L, D) and (B, L) -> (B, L); there are no clusters to limit."""
+        return self.scored(hidden, targets, capacities)[1]
+
+    def scored(
+        self, hidden: Tensor, targets: Tensor, capacities: tuple[int, ...] = ()
+    ) -> tuple[Tensor, Tensor]:
+        """Logits and losses."""
+        logits = self.logits(hidden)
+        losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+        return logits, losses.view_as(targets)

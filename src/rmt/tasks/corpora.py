@@ -20,13 +20,13 @@ from rmt.errors import DataError, unknown
 from rmt.tasks.files import (
     SPLITS,
     Source,
+    articles,
     cut,
     digest,
     existing,
     local_source,
     split_files,
     whole,
-    whole_splits,
 )
 from rmt.tasks.vocabulary import vocabulary_kind
 
@@ -121,7 +121,8 @@ def known_source(known: Known, tokens: str, place: Path) -> Source:
     """A known corpus, as a file or a folder with its files, checked where a checksum is known."""
     given = split_files(place) if known.counts else {}
     if given:
-        return Source(known.name, tokens, whole_splits(given), known=True)
+        splits = {split: articles(file) for split, file in given.items()}
+        return Source(known.name, tokens, splits, known=True)
     file = place if place.is_file() else place / known.files[0]
     if known.counts or not file.is_file():
         raise DataError(

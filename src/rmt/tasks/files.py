@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +18,8 @@ NAMES = ("{}.txt", "wiki.{}.tokens")  # how the file of a split may be called
 SHARES = (90, 95)  # per cent of a text before its validation and its test split
 ENOUGH_DOCUMENTS = 20  # so many are split at their borders, fewer by position
 BLOCK = 1 << 22  # bytes read at a time
+OF_LINES = ("words", "tokenizer")  # kinds of token that never reach over a line break
+TITLE = re.compile(rb"\n \n = (?!= )[^\n]* = (?=\n \n)")  # ` = Title = ` between two blank lines of WikiText
 
 
 class Piece(NamedTuple):
@@ -37,7 +41,7 @@ class Source(NamedTuple):
     """A text to prepare: its splits as pieces of files."""
 
     name: str
-    tokens: str  # words, bytes or characters
+    tokens: str  # words, bytes, characters or tokenizer
     splits: Splits
     known: bool = False  # a published corpus, which must have the published counts
 
@@ -95,11 +99,19 @@ def whole(file: Path) -> Piece:
     return Piece(file, 0, size)
 
 
+def articles(file: Path) -> list[Piece]:
+    """A file of WikiText as its articles, each from its title on; the first has what is before its title."""
+    size = whole(file).size
+    with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as text:
+        starts = [found.start() + len(b"\n \n") for found in TITLE.finditer(text)]
+    return [Piece(file, start, stop) for start, stop in pairwise([0, *starts, size])]
+
+
 def cut(files: Sequence[Path], tokens: str) -> Splits:
     """The first 90 % of the bytes to train on, 5 % to validate and 5 % to test.
 
-    Twenty or more documents are kept whole. Fewer are cut by position: words at the next line, characters at
-    the next whole character, bytes exactly.
+    Twenty or more documents are kept whole. Fewer are cut by position: words and a tokenizer's tokens at the
+    next line, characters at the next whole character, bytes exactly.
     """
     pieces = [whole(file) for file in files]
     ends = list(accumulate(piece.size for piece in pieces))
@@ -114,7 +126,7 @@ def cut(files: Sequence[Path], tokens: str) -> Splits:
     }
     empty = [split for split, pieces in splits.items() if not pieces]
     if empty:
-        unit = "lines" if tokens == "words" else tokens
+        unit = "lines" if tokens in OF_LINES else tokens
         raise DataError(
             f"{str(files[0])!r} has too few {unit} to split 90/5/5: {empty[0]} would be empty; "
             "give a longer text, or a folder with train.txt, valid.txt and test.txt"
@@ -140,7 +152,7 @@ def fitting_border(pieces: Sequence[Piece], ends: Sequence[int], border: int, to
     if tokens == "bytes" or border == start:
         return border
     with pieces[number].file.open("rb") as file:
-        if tokens == "words":
+        if tokens in OF_LINES:
             file.seek(border - start - 1)
             file.readline()
             return start + file.tell()

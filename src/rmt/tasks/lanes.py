@@ -12,7 +12,9 @@ import numpy as np
 from rmt.errors import ConfigError
 from rmt.tasks.prepare import open_corpus
 
-# B lanes · T tokens of a lane · L tokens of one segment
+# B lanes · T tokens of a lane · L tokens of one segment · S segments · K tail clusters
+
+PIECE = 2**20  # tokens of a lane that are counted at a time
 
 
 class LaneSegment(NamedTuple):
@@ -68,6 +70,23 @@ class Lanes:
         start, stop = self.span(index, length)
         lanes = np.arange(self.batch) * self.length
         return np.searchsorted(self.starts, lanes + stop) > np.searchsorted(self.starts, lanes + start)
+
+    def capacities(self, length: int, cutoffs: Sequence[int]) -> tuple[int, ...]:
+        """The most targets that each tail cluster of an adaptive softmax has in any segment, (K,).
+
+        Every segment is counted, so every segment of these lanes fits. Rounded up to a multiple of 8, the
+        size that matrix units like, but not beyond the B · L positions of a segment.
+        """
+        count, pieces = self.segments(length), max(1, PIECE // length)
+        reach = np.zeros((len(cutoffs), count), dtype=np.int64)  # targets at or above each cutoff, (K, S)
+        for lane in self.tokens:
+            for first in range(0, count, pieces):
+                targets = lane[1 + first * length : 1 + (first + pieces) * length]
+                edges = np.arange(0, len(targets), length)
+                for cutoff, row in zip(cutoffs, reach, strict=True):
+                    row[first : first + pieces] += np.add.reduceat(targets >= cutoff, edges, dtype=np.int64)
+        most = -np.diff(reach, axis=0, append=0).min(axis=1)
+        return tuple(min(ceil(targets / 8) * 8, self.batch * length) for targets in most.tolist())
 
     def span(self, index: int, length: int) -> tuple[int, int]:
         """Where in its lane a segment starts and ends (exclusive)."""

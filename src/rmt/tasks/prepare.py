@@ -7,6 +7,7 @@ ids, little-endian, two bytes each up to 65,536 symbols and four above. It appea
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from rmt.tasks.corpora import usual
 from rmt.tasks.files import SPLITS, Piece, Source, digest, existing
 from rmt.tasks.vocabulary import FILE, Vocabulary, read_vocabulary, vocabulary_kind
 
-FORMAT = 1
+FORMAT = 2
 DESCRIPTION = "corpus.json"
 CHECKED = 1 << 22  # ids looked at in one go
 
@@ -59,6 +60,7 @@ def prepare_corpus(source: Source, out: Path, vocabulary: Path | None = None, fo
     identity = {
         "format": FORMAT,
         "name": source.name,
+        "known": source.known,
         "tokens": source.tokens,
         "sources": {str(file): digest(file) for file in source.files},
         "given_vocabulary": digest(vocabulary_file(vocabulary)) if vocabulary else None,
@@ -80,8 +82,14 @@ def prepare_corpus(source: Source, out: Path, vocabulary: Path | None = None, fo
                 split: write_split(source, split, symbols, folder / f"{split}.bin") for split in source.splits
             },
         }
-        (folder / DESCRIPTION).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
+        (folder / DESCRIPTION).write_text(readable(description), encoding="utf-8")
     return Corpus(out, description)
+
+
+def readable(description: dict[str, Any]) -> str:
+    """Indented JSON, a list of numbers on one line: WikiText-103 has 28,475 articles."""
+    text = json.dumps(description, indent=1)
+    return re.sub(r"\[\n[\d,\s]+\]", lambda numbers: " ".join(numbers[0].split()), text) + "\n"
 
 
 def vocabulary_file(place: Path) -> Path:
@@ -135,6 +143,8 @@ def write_split(source: Source, split: str, vocabulary: Vocabulary, file: Path) 
                 ids, strange = encode(vocabulary, block, piece)
                 opened.write(ids.astype(stored(len(vocabulary))).tobytes())
                 tokens, unknown_words = tokens + len(ids), unknown_words + strange
+    if not tokens:
+        raise DataError(f"{split} of {source.name!r} has no tokens; give more text, or another tokenizer")
     known = usual(source)
     if known and known.counts:
         check_number(f"{split} tokens", tokens, source, known.counts[split])
@@ -207,7 +217,8 @@ def open_corpus(folder: Path) -> Corpus:
         raise damaged(file, "it cannot be read") from None
     if version != FORMAT:
         raise DataError(
-            f"{str(file)!r} has format {version!r}, this release reads {FORMAT}; prepare the corpus again"
+            f"{str(file)!r} has format {version!r}, this release reads {FORMAT}; "
+            "prepare the corpus again with --force"
         )
     return Corpus(folder, description)
 
@@ -249,6 +260,9 @@ def check_split(corpus: Corpus, split: str) -> None:
         )
     if digest(file) != said["sha256"]:
         raise damaged(file, "its checksum is wrong")
+    starts = said["documents"]
+    if starts != sorted(starts) or starts[:1] != [0] or starts[-1] > said["tokens"]:
+        raise damaged(corpus.folder / DESCRIPTION, f"documents of {split} are not places in it, in order")
 
 
 def damaged(file: Path, how: str) -> RMTError:

@@ -19,6 +19,7 @@ class Segment(NamedTuple):
     tokens: Tensor  # (B, L) int64
     targets: Tensor  # (B, L) int64
     loss_mask: Tensor  # (B, L) bool
+    reset: Tensor | None = None  # (B,) bool, the rows that start from the initial state; none = no row
 
 
 def segment(batch: Batch, segments: int) -> list[Segment]:
@@ -29,7 +30,7 @@ def segment(batch: Batch, segments: int) -> list[Segment]:
 
 def cut(whole: Segment, length: int) -> list[Segment]:
     """Segments of `length` tokens, the last as long as what is left."""
-    columns = (column.split(length, dim=1) for column in whole)
+    columns = (column.split(length, dim=1) for column in whole[:3])
     return [Segment(*pieces) for pieces in zip(*columns, strict=True)]
 
 

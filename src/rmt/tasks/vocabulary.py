@@ -1,4 +1,4 @@
-"""Vocabularies of text: words, bytes or characters to token ids and back.
+"""Vocabularies of text: words, bytes, characters or a tokenizer's tokens to ids and back.
 
 A vocabulary is a list of symbols; a symbol's place is its id. Word vocabularies are made as Transformer-XL
 makes them: `<eos>` first, then words by falling frequency, ties by first appearance, no lowercasing.
@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -24,7 +26,7 @@ FILE = "vocabulary.json"
 
 
 class Encoded(NamedTuple):
-    """The ids of a block of text, and how many of them stand for a word that the vocabulary does not have."""
+    """The ids of a block of text, and how many of them stand for what the vocabulary does not have."""
 
     ids: np.ndarray  # (n,) int64
     unknown: int = 0
@@ -196,28 +198,93 @@ class Characters(Codes):
         return "".join(self.symbols[id] for id in ids)
 
 
-KINDS: dict[str, type[Vocabulary]] = {kind.kind: kind for kind in (Words, Bytes, Characters)}
+class Tokenizer(Vocabulary):
+    """A tokenizer of the `tokenizers` library, given as the text of its `tokenizer.json`.
+
+    It sees one line at a time, line break included, so ids do not depend on the blocks a text comes in. It
+    adds no special tokens, and what its file says of padding and of a largest length has no effect.
+    """
+
+    kind = "tokenizer"
+    from_train_only = False
+
+    blocks = staticmethod(line_blocks)
+
+    def __init__(self, text: str):
+        self.text, self.library = text, load_tokenizer(text)
+        highest = max(self.library.get_vocab().values(), default=-1)
+        self.symbols = [self.library.id_to_token(id) for id in range(highest + 1)]  # None: an id not in use
+
+    @classmethod
+    def of(cls, blocks: Iterable[str]) -> Tokenizer:
+        raise DataError("tokens=tokenizer needs a file; name a tokenizer.json with --tokenizer")
+
+    @cached_property
+    def unknown_id(self) -> int:
+        """The id of what the tokenizer does not know, -1 if it has none."""
+        model = json.loads(self.text)["model"]
+        symbol = model.get("unk_token")
+        id = model.get("unk_id") if symbol is None else self.library.token_to_id(symbol)
+        return -1 if id is None else id
+
+    def encode(self, block: str) -> Encoded:
+        lines = list(StringIO(block))
+        try:
+            encoded = self.library.encode_batch_fast(lines, add_special_tokens=False)
+        except Exception as error:  # the library raises no class of its own
+            raise DataError(f"the tokenizer cannot encode it ({error}); use another") from None
+        ids = np.fromiter(chain.from_iterable(line.ids for line in encoded), dtype=np.int64)
+        return Encoded(ids, int(np.count_nonzero(ids == self.unknown_id)))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self.library.decode([int(id) for id in ids], skip_special_tokens=False)
+
+    def write(self, file: Path) -> None:
+        """The same `tokenizer.json`, so that other programs can read it."""
+        file.write_bytes(self.text.encode())
+
+
+KINDS: dict[str, type[Vocabulary]] = {kind.kind: kind for kind in (Words, Bytes, Characters, Tokenizer)}
 
 
 def vocabulary_kind(name: str) -> type[Vocabulary]:
-    """The class of `words`, `bytes` or `characters`."""
+    """The class of `words`, `bytes`, `characters` or `tokenizer`."""
     if name not in KINDS:
         raise unknown("kind of tokens", name, KINDS)
     return KINDS[name]
 
 
 def read_vocabulary(place: Path) -> Vocabulary:
-    """The vocabulary of a prepared corpus: its folder, or its file `vocabulary.json`."""
+    """The vocabulary of a prepared corpus (its folder, or its `vocabulary.json`) or of a `tokenizer.json`."""
     file = place / FILE if place.is_dir() else place
+    remedy = "name a folder of rmt data prepare, or a tokenizer.json"
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        return KINDS[content["tokens"]](content["symbols"])
+        text = file.read_bytes().decode()
+        content = json.loads(text)
+        return Tokenizer(text) if "model" in content else KINDS[content["tokens"]](content["symbols"])
     except FileNotFoundError:
-        raise DataError(
-            f"vocabulary {str(file)!r} does not exist; name a folder of rmt data prepare"
-        ) from None
+        raise DataError(f"vocabulary {str(file)!r} does not exist; {remedy}") from None
     except (ValueError, KeyError, TypeError):
-        raise DataError(f"{str(file)!r} is not a vocabulary; name a folder of rmt data prepare") from None
+        raise DataError(f"{str(file)!r} is not a vocabulary; {remedy}") from None
+    except DataError as error:
+        raise DataError(f"{str(file)!r}: {error}") from None
+
+
+def load_tokenizer(text: str) -> Any:
+    """The tokenizer that a `tokenizer.json` describes, without its padding and cutting."""
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise DataError(
+            "a tokenizer needs a library; install it with: pip install 'recurrent-memory[tokenizers]'"
+        ) from None
+    try:
+        tokenizer = Tokenizer.from_str(text)
+    except Exception as error:  # the library raises no class of its own
+        raise DataError(f"the tokenizers library cannot read it ({error}); name another file") from None
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def words_of(block: str) -> list[str]:

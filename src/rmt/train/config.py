@@ -13,6 +13,7 @@ from rmt.tasks.registry import make_task
 
 if TYPE_CHECKING:
     from rmt.tasks.task import Task
+    from rmt.tasks.text import Text
 
 LARGEST_SEED = 2**32 - 1
 
@@ -23,7 +24,15 @@ ModelName = Literal["baseline", "memory_transformer", "transformer_xl", "rmt", "
 class TaskConfig:
     """What to learn."""
 
-    name: str = option("copy", "a task's name, or module:Class")
+    name: str = option("copy", "a task's name, or module:Class; text = a corpus")
+    data: str = option("", "text: a corpus's name, a prepared folder, or the path of a text")
+    tokens: Literal["words", "bytes", "characters"] | None = option(
+        None, "text: kind of token; none = what the corpus is known for"
+    )
+    segment_length: int = option(64, "text: tokens per segment")
+    reset: int | Literal["never", "document"] = option(
+        "never", "text: rows start anew with each pass only, where a document begins, or every N segments"
+    )
     segments: int = option(3, "segments a sequence is cut into; the last may be shorter")
     length: int | None = option(None, "symbols in the input sequence; none = the task's own")
     options: dict[str, Any] = field(
@@ -36,9 +45,19 @@ class TaskConfig:
 
     def __post_init__(self) -> None:
         needless(self, "shuffle", self.source == "fixed", "task.source=fixed")
+        positive("task.segment_length", self.segment_length)
+        if isinstance(self.reset, int):
+            positive("task.reset", self.reset)
+        text, documents = ("data", "tokens", "segment_length", "reset"), ("segments", "length", "source")
+        for name in documents if self.is_text else text:
+            needless(self, name, False, "a task of sequences" if self.is_text else "the task text")
         if "length" in self.options:
             length = self.options["length"]
             raise ConfigError(f"task.options has length={length}; give it as task.length={length} (--length)")
+
+    @property
+    def is_text(self) -> bool:
+        return self.name == "text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,10 +155,14 @@ class CurriculumConfig:
 class TrainConfig:
     """Budget, evaluation, checkpoints."""
 
-    batch: int = option(64, "sequences per update")
+    batch: int = option(64, "sequences or lanes of text per update, over all processes")
+    accumulate: int = option(1, "parts of a batch that are run one after the other, to save memory")
+    memory_loss: float = option(0.0, "weight of the auxiliary loss: written memory predicts a special token")
     steps: int = option(1000, "optimizer updates")
     target: float | None = option(None, "stop when the task's metric on the validation set reaches this")
     evaluate_every: int = option(100, "steps between evaluations")
+    evaluate_batch: int = option(0, "text: lanes in an evaluation; 0 = as in training")
+    evaluate_cache: int | None = option(None, "text: cache in an evaluation; none = as in training")
     evaluate_samples: int = option(1000, "validation sequences per evaluation")
     save_every: int = option(200, "steps between checkpoints")
     keep: int = option(2, "newest checkpoints to keep, beside the best one")
@@ -148,6 +171,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in (
             "batch",
+            "accumulate",
             "steps",
             "evaluate_every",
             "evaluate_samples",
@@ -156,8 +180,14 @@ class TrainConfig:
             "log_every",
         ):
             positive(f"train.{name}", getattr(self, name))
-        if self.target is not None:
-            between("train.target", self.target, 0, 1, closed=True)
+        positive("train.evaluate_batch", self.evaluate_batch, zero=True)
+        positive("train.memory_loss", self.memory_loss, zero=True)
+        if self.evaluate_cache is not None:
+            positive("train.evaluate_cache", self.evaluate_cache, zero=True)
+        if self.batch % self.accumulate:
+            raise ConfigError(
+                f"train.accumulate={self.accumulate} does not divide train.batch={self.batch}; use a divisor"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +197,12 @@ class RunConfig:
     task: TaskConfig = option(TaskConfig(), "what to learn")
     preset: ModelName = option("rmt", "which of the paper's models")
     recipe: Literal["modern", "paper"] = option("modern", "where unnamed settings come from")
-    size: Literal["small", "paper"] = option("small", "2 layers × 64 for a CPU, or the paper's sizes")
+    size: Literal["small", "paper", "enwik8-base", "wt103-base"] = option(
+        "small", "2 layers × 64 for a CPU, or the paper's sizes (text: enwik8-base, wt103-base)"
+    )
+    scale: Literal["full", "gpu", "cpu"] = option(
+        "full", "text: the paper's model and budget, or less of both: minutes on a GPU or on a CPU"
+    )
     model: ModelConfig = option(ModelConfig(), "the model")
     bptt: BPTTConfig = option(BPTTConfig(), "backpropagation through time")
     optimizer: OptimizerConfig = option(OptimizerConfig(), "update rule")
@@ -179,6 +214,9 @@ class RunConfig:
     compile: Literal["auto", "off"] = option(
         "auto", "on a GPU, replay each sequence's update as one CUDA graph"
     )
+    strategy: Literal["ddp", "fsdp"] = option(
+        "ddp", "among processes of torchrun or srun: a model in each, or one model spread over them"
+    )
     threads: int = option(0, "CPU threads; 0 = torch's own choice; 1 is best beside other programs")
     precision: Literal["32-true", "bf16-mixed", "64-true"] = option("32-true", "number format")
 
@@ -186,24 +224,61 @@ class RunConfig:
         positive("threads", self.threads, zero=True)
         if not 0 <= self.seed <= LARGEST_SEED:
             raise ConfigError(f"seed={self.seed} must be 0 to {LARGEST_SEED}")
-        carries = self.model.memory.size > 0 and self.model.memory.recurrent
-        if self.bptt.schedule == "sequence" and self.bptt.depth != "full" and not carries:
+        if self.model.memory.predicts != (self.train.memory_loss > 0):
             raise ConfigError(
-                f"bptt.depth={self.bptt.depth} has no effect: no memory carries gradients here; leave it out"
+                f"model.memory.predicts={self.model.memory.predicts} does not go with "
+                f"train.memory_loss={self.train.memory_loss}; set both or neither"
             )
-        if self.curriculum.over == "length" and self.task.source == "fixed":
-            raise ConfigError(
-                "curriculum.over=length has no effect with task.source=fixed: its examples have one length; "
-                "use curriculum.over=segments or task.source=fresh"
-            )
-        if self.model.positions == "relative-lm-rmt":
-            raise ConfigError(
-                "model.positions=relative-lm-rmt cannot generate freely and so cannot be evaluated; "
-                "train with relative (it is for importing checkpoints of the original code)"
-            )
+        check_text(self) if self.task.is_text else check_documents(self)
 
 
-def build_task(config: TaskConfig) -> Task:
+def check_documents(config: RunConfig) -> None:
+    """Refuse what does not go with sequences that end."""
+    carries = config.model.memory.size > 0 and config.model.memory.recurrent
+    if config.bptt.schedule == "sequence" and config.bptt.depth != "full" and not carries:
+        raise ConfigError(
+            f"bptt.depth={config.bptt.depth} has no effect: no memory carries gradients here; leave it out"
+        )
+    if config.curriculum.over == "length" and config.task.source == "fixed":
+        raise ConfigError(
+            "curriculum.over=length has no effect with task.source=fixed: its examples have one length; "
+            "use curriculum.over=segments or task.source=fresh"
+        )
+    if config.model.positions == "relative-lm-rmt":
+        raise ConfigError(
+            "model.positions=relative-lm-rmt cannot generate freely and so cannot be evaluated; "
+            "train with relative (it is for importing checkpoints of the original code)"
+        )
+    for name in ("evaluate_batch", "evaluate_cache"):
+        needless(config.train, name, False, "the task text")
+    needless(config, "scale", False, "the task text")
+    if config.train.target is not None:
+        between("train.target", config.train.target, 0, 1, closed=True)
+
+
+def check_text(config: RunConfig) -> None:
+    """Refuse what does not go with text that never ends."""
+    if config.bptt.schedule == "sequence":
+        raise ConfigError("bptt.schedule=sequence needs sequences that end; text has chunked and sliding")
+    if config.curriculum.over != "none":
+        raise ConfigError(f"curriculum.over={config.curriculum.over} has no effect on text; leave it out")
+    needless(config.train, "evaluate_samples", False, "a task of sequences")
+    if config.train.target is not None:
+        positive("train.target", config.train.target)
+    if config.train.evaluate_cache is not None and not config.model.cache.size:
+        raise ConfigError(
+            f"train.evaluate_cache={config.train.evaluate_cache} has no effect: the {config.preset} model "
+            "has no cache; leave it out"
+        )
+
+
+def build_task(config: TaskConfig) -> Task | Text:
     """The task of a configuration."""
+    if config.is_text:
+        from rmt.tasks.text import Text
+
+        if config.options:
+            raise ConfigError(f"task.options={config.options} has no effect on text; leave it out")
+        return Text(config.data, config.tokens)
     length = {} if config.length is None else {"length": config.length}
     return make_task(config.name, **config.options, **length)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rmt.errors import ConfigError
 from rmt.tasks.segments import fits, segment_length
 from rmt.tasks.task import Task
+from rmt.tasks.text import Text
 from rmt.train.config import CurriculumConfig
 
 
@@ -19,13 +20,15 @@ class Stage(NamedTuple):
 
 
 class Curriculum:
-    """Stages up to the whole task; without a curriculum there is one."""
+    """Stages up to the whole task; without a curriculum there is one, and text has none."""
 
-    def __init__(self, config: CurriculumConfig, task: Task, segments: int):
+    def __init__(self, config: CurriculumConfig, task: Task | Text, segments: int):
         self.config = config
-        self.stages = [
-            stage_of(config.over, task, segments, value) for value in values(config, task, segments)
-        ]
+        self.stages = (
+            []
+            if isinstance(task, Text)
+            else [stage_of(config.over, task, segments, value) for value in values(config, task, segments)]
+        )
         self.number = 0
 
     @property
@@ -35,7 +38,7 @@ class Curriculum:
     @property
     def finished(self) -> bool:
         """Whether training is on the whole task."""
-        return self.number == len(self.stages) - 1
+        return self.number >= len(self.stages) - 1
 
     def trained(self, accuracy: float) -> bool:
         """Learn of the training accuracy; true if that earned a promotion."""

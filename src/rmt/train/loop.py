@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from rmt.config import to_dict
 from rmt.errors import ConfigError, RMTError
-from rmt.evaluate.evaluate import evaluate
-from rmt.tasks.segments import segment_length
+from rmt.tasks.text import Text
 from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
 from rmt.train.log import MetricsLog, environment, write_json
+from rmt.train.measure import measure
+from rmt.train.parallel import gathered, is_first
+from rmt.train.snapshots import restore, snapshot
 from rmt.train.trainer import Trainer, Update
 
 PATIENCE = 1000  # batches without anything to learn before a run gives up
@@ -49,15 +52,14 @@ class Loop:
         self.checkpoints = Checkpoints(folder, config.train.keep)
         self.log = MetricsLog(folder)
         self.pending: list[Update] = []
-        self.mark = time.perf_counter()
-        self.tokens = 0
+        self.mark, self.read = time.perf_counter(), 0  # time and tokens at the last line of the log
         self.barren = 0  # batches in a row without anything to learn
 
     def run(self) -> dict[str, Any]:
         """Train to the last step or to the target, test the best checkpoint, write result.json."""
         self.resume()
         budget = self.config.train.steps
-        self.mark = time.perf_counter()
+        self.mark, self.read = time.perf_counter(), self.trainer.tokens
         while self.trainer.step < budget and not self.trainer.reached:
             before = self.trainer.step
             self.sequence(budget)
@@ -66,23 +68,21 @@ class Loop:
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
-        snapshot = self.checkpoints.newest(self.observer.warning)
-        if snapshot is not None:
-            self.trainer.restore(snapshot)
+        saved = self.checkpoints.newest(self.observer.warning)
+        self.trainer.fabric.barrier()  # before the first process tidies up
+        if saved is not None:
+            restore(self.trainer, saved)
             self.observer.note(f"resuming at step {self.trainer.step}")
         elif self.checkpoints.steps():
             self.observer.warning("no checkpoint is whole: starting anew")
-        self.checkpoints.rewind(self.trainer.step, self.trainer.best_step)
-        self.log.rewind(self.trainer.step)
+        if is_first():
+            self.checkpoints.rewind(self.trainer.step, self.trainer.best_step)
+            self.log.rewind(self.trainer.step)
 
     def sequence(self, budget: int) -> None:
-        """Train on the next batch of sequences, within the budget of updates."""
-        batch = self.trainer.next_batch()
-        self.trainer.batches += 1
-        self.trainer.samples += len(batch.tokens)
-        self.tokens += batch.tokens.numel()
+        """Train on the next batch, within the budget of updates."""
         before = self.trainer.step
-        for update in self.trainer.updates(batch):
+        for update in self.trainer.updates():
             self.pending.append(update)
             if self.trainer.step >= budget:
                 break
@@ -105,34 +105,43 @@ class Loop:
             self.promote(self.write_log())
         best = due(train.evaluate_every) and self.evaluate()
         if best or due(train.save_every):
-            self.checkpoints.save(step, self.trainer.snapshot(), best)
+            saved = snapshot(self.trainer)
+            if is_first():
+                self.checkpoints.save(step, saved, best)
 
     def check(self) -> None:
         """Fetch the pending updates from the device and stop at the first that is not a number."""
+        self.pending = self.trainer.told(self.pending)
         for step, update in enumerate(self.pending, self.trainer.step - len(self.pending) + 1):
-            self.require_finite("loss", float(update.loss), step)
-            self.require_finite("gradient_norm", float(update.norm), step)
+            self.require_finite("loss", update.loss, step)
+            self.require_finite("gradient_norm", update.norm, step)
 
     def write_log(self) -> float:
         """Write the mean of the pending updates and forget them; returns their accuracy."""
         counted = sum(update.counted for update in self.pending)
-        accuracy = sum(int(update.correct) for update in self.pending) / counted
+        accuracy = sum(update.correct for update in self.pending) / counted
         elapsed = time.perf_counter() - self.mark
         self.trainer.seconds += elapsed
         record = {
             "step": self.trainer.step,
-            "loss": sum(float(update.loss) for update in self.pending) / len(self.pending),
-            "train_accuracy": accuracy,
-            "gradient_norm": float(self.pending[-1].norm),
+            "loss": sum(update.loss for update in self.pending) / len(self.pending),
+            **({} if self.task.carries_state else {"train_accuracy": accuracy}),
+            "gradient_norm": self.pending[-1].norm,
             "rate": self.trainer.rate.factor(self.trainer.step - 1),
             "stage": self.trainer.curriculum.number,
-            "tokens_per_second": self.tokens / elapsed,
+            **({"overflowed": self.trainer.overflowed} if self.trainer.slots else {}),
+            "tokens_per_second": (self.trainer.tokens - self.read) / elapsed,
             "seconds": self.trainer.seconds,
         }
-        self.log.write(record)
-        self.observer.logged(record)
-        self.pending, self.tokens, self.mark = [], 0, time.perf_counter()
+        self.tell(record, self.observer.logged)
+        self.pending, self.read, self.mark = [], self.trainer.tokens, time.perf_counter()
         return accuracy
+
+    def tell(self, record: dict[str, Any], heard: Callable[[dict[str, Any]], None]) -> None:
+        """Write a line of the log and say it."""
+        if is_first():
+            self.log.write(record)
+        heard(record)
 
     def promote(self, accuracy: float) -> None:
         """Go on to the next stage of the curriculum if the training accuracy has earned it."""
@@ -149,45 +158,40 @@ class Loop:
 
     def evaluate(self) -> bool:
         """Measure on the validation set; true if the model was never better."""
-        trainer, config = self.trainer, self.config
-        samples = min(config.train.evaluate_samples, self.task.sizes["valid"])
-        with trainer.uncompiled():
-            metrics = evaluate(
-                trainer.model,
-                self.task,
-                self.length,
-                split="valid",
-                samples=samples,
-                batch=self.rows,
-                thorough=False,
+        trainer, target = self.trainer, self.config.train.target
+        with trainer.uncompiled(), gathered(trainer.model):
+            metrics = measure(
+                trainer.model, self.task, self.config, "valid", samples=self.samples, thorough=False
             )
+        metrics = trainer.fabric.broadcast(metrics)  # all go on from the same numbers
         trainer.rate.evaluated(metrics["loss"])
         value = metrics[self.task.metric]
-        best = value > trainer.best
+        sign = -1 if self.task.carries_state else 1  # text is measured in what should be low
+        best = sign * value > trainer.best
         if best:
-            trainer.best, trainer.best_step = value, trainer.step
-        target = config.train.target
-        trainer.reached = trainer.curriculum.finished and target is not None and value >= target
+            trainer.best, trainer.best_step = sign * value, trainer.step
+        trainer.reached = trainer.curriculum.finished and target is not None and sign * value >= sign * target
         record = {"step": trainer.step, "split": "valid", **metrics}
-        self.log.write(record)
-        self.observer.evaluated(record)
+        self.tell(record, self.observer.evaluated)
         self.mark = time.perf_counter()
         return best
 
     @property
-    def length(self) -> int:
-        """Tokens per segment of the whole task."""
-        return segment_length(self.task.total_length, self.config.task.segments)
-
-    @property
-    def rows(self) -> int:
-        """Sequences evaluated at a time."""
-        return 2500 if self.trainer.fabric.device.type == "cuda" else 500
+    def samples(self) -> int | None:
+        """Validation sequences in an evaluation while training; text is read whole."""
+        if isinstance(self.task, Text):
+            return None
+        return min(self.config.train.evaluate_samples, self.task.sizes["valid"])
 
     def finish(self) -> dict[str, Any]:
         """Test the best checkpoint on the whole test split and write result.json."""
+        result = self.result() if is_first() else {}
+        return dict(self.trainer.fabric.broadcast(result))
+
+    def result(self) -> dict[str, Any]:
+        """What result.json says."""
         model = load(self.folder).to(self.trainer.fabric.device)
-        metrics = evaluate(model, self.task, self.length, batch=self.rows, progress=self.observer.testing)
+        metrics = measure(model, self.task, self.config, "test", progress=self.observer.testing)
         trainer, config = self.trainer, self.config
         result = {
             "task": self.task.name,
@@ -202,8 +206,10 @@ class Loop:
             "steps": trainer.step,
             "seconds": round(trainer.seconds, 3),
             "samples": trainer.samples,
-            "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
-            "state_bytes": trainer.model.initial_state(1).nbytes,
+            "tokens": trainer.tokens,
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "state_bytes": model.initial_state(1).nbytes,
+            "processes": trainer.fabric.world_size,
             "config": to_dict(config),
             "environment": environment(trainer.fabric.device),
         }

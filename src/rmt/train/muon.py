@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from rmt.train.parallel import placed, whole
+
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
 
@@ -20,7 +22,8 @@ ITERATIONS = 5
 class Muon(Optimizer):
     """The rule of `torch.optim.Muon` (Nesterov momentum, original step size), batched over equal shapes.
 
-    The orthogonalisation runs in bfloat16 on a GPU and in the parameter's own precision elsewhere.
+    A sharded matrix is gathered, and every process makes all of it orthogonal. That runs in bfloat16 on a
+    GPU and in the parameter's own precision elsewhere.
     """
 
     def __init__(
@@ -47,13 +50,13 @@ class Muon(Optimizer):
         gradients = [matrix.grad for matrix in matrices]
         buffers = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
-        directions = orthogonal(torch.stack(torch._foreach_lerp(gradients, buffers, momentum)))
+        blended = [whole(one) for one in torch._foreach_lerp(gradients, buffers, momentum)]
+        directions = orthogonal(torch.stack(blended)).unbind()
         rows, columns = matrices[0].shape
         if group["weight_decay"]:
             torch._foreach_mul_(matrices, 1 - lr * group["weight_decay"])
-        torch._foreach_add_(
-            matrices, list(directions.unbind()), alpha=-lr * math.sqrt(max(1.0, rows / columns))
-        )
+        steps = [placed(one, matrix) for one, matrix in zip(directions, matrices, strict=True)]
+        torch._foreach_add_(matrices, steps, alpha=-lr * math.sqrt(max(1.0, rows / columns)))
 
 
 def orthogonal(matrices: Tensor) -> Tensor:

@@ -5,18 +5,22 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torch import Tensor
-from torch.nn import functional as F
+
+from rmt.core.model import Output
+from rmt.tasks.segments import Segment
 
 
 class Score(NamedTuple):
     """Sums over the counted positions of a segment; no host synchronisation."""
 
     loss: Tensor  # ()
-    correct: Tensor  # ()
+    correct: Tensor  # () right predictions (teacher-forced); nothing is known of an adaptive softmax's
 
 
-def score(logits: Tensor, targets: Tensor, loss_mask: Tensor) -> Score:
-    """Cross-entropy and correct predictions (teacher-forced): (B, L, V), (B, L), (B, L) -> sums."""
-    losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
-    correct = (logits.argmax(-1) == targets) & loss_mask
-    return Score((losses * loss_mask).sum(), correct.sum())
+def score(output: Output, segment: Segment) -> Score:
+    """The sums of a segment's output."""
+    losses, mask = output.losses, segment.loss_mask
+    assert losses is not None, "the model was not given targets"
+    known = output.logits.shape[-1] > 0
+    correct = (output.logits.argmax(-1) == segment.targets) & mask if known else mask & ~mask
+    return Score((losses * mask).sum(), correct.sum())

@@ -3,150 +3,212 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.utils._triton import has_triton
 
 from rmt.core.model import Output, SegmentModel
-from rmt.tasks.segments import Segment, cut
-from rmt.tasks.task import Batch, Task
-from rmt.train.bptt import Plan, Window, replay, windows
+from rmt.core.state import State
+from rmt.nn.adaptive import fits
+from rmt.tasks.segments import Segment
+from rmt.tasks.task import Task
+from rmt.tasks.text import Text
+from rmt.train.bptt import Plan, Window, enter, forget, replay, skim, windows
 from rmt.train.capture import Recorder
-from rmt.train.checkpoint import Snapshot
 from rmt.train.config import RunConfig
 from rmt.train.curriculum import Curriculum
 from rmt.train.device import device_of
-from rmt.train.objective import score
+from rmt.train.feed import Documents, Feed, Piece, Stream, flat, unflat
+from rmt.train.objective import Score, score
 from rmt.train.optim import Rate, build_optimizers
+from rmt.train.parallel import gathered, launch, shard, sum_gradients, whole
 
 
 class Kind(NamedTuple):
-    """What two batches have to share, beside their shape, to be one recording."""
+    """What two updates have to share, beside their shapes, to be one recording."""
 
     length: int  # tokens per segment
-    counted: tuple[bool, ...]  # which segments have a loss
+    windows: tuple[Window, ...]
+    resets: tuple[bool, ...]  # which segments may reset rows
+    capacities: tuple[int, ...]  # of an adaptive softmax
 
 
 class Update(NamedTuple):
-    """One optimizer update; tensors, so that nothing waits for the device."""
+    """One optimizer update: tensors of this process, so that nothing waits, or the numbers of all."""
 
-    loss: Tensor
-    correct: Tensor
+    loss: Any
+    correct: Any
     counted: int
-    norm: Tensor  # of the gradient, before clipping
+    norm: Any  # of the gradient, before clipping
 
 
 class Trainer:
     """A model, its optimizers, and the place in the data where they are."""
 
-    def __init__(self, config: RunConfig, task: Task):
+    def __init__(self, config: RunConfig, task: Task | Text):
         self.config, self.task = config, task
-        self.fabric = Fabric(accelerator=device_of(config.device), devices=1, precision=config.precision)
+        self.fabric = launch(
+            device_of(config.device), config.precision, config.train.batch, config.train.accumulate
+        )
         on_gpu = self.fabric.device.type == "cuda"
         if on_gpu:
             torch.set_float32_matmul_precision("high")
         if config.threads:
             torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
-        model = SegmentModel(config.model)
-        set_up: Any = self.fabric.setup(model, *build_optimizers(model, config.optimizer))
-        self.optimizers = list(set_up[1:])
-        self.model: SegmentModel = set_up[0].module
+        set_up: Any = self.fabric.setup_module(SegmentModel(config.model))
+        self.model: SegmentModel = set_up.module
         # Fabric hands every output back in float32: too coarse for the memory of a model of doubles.
-        self.wrapped: nn.Module = self.model if config.precision == "64-true" else set_up[0]
-        self.fast = config.compile == "auto" and on_gpu
-        recorded = (
-            self.fast and not config.bptt.checkpoint
-        )  # recomputing sets the random state: not recordable
+        self.wrapped: nn.Module = self.model if config.precision == "64-true" else set_up
+        if config.strategy == "fsdp":
+            shard(self.model, self.fabric)
+        made: Any = self.fabric.setup_optimizers(*build_optimizers(self.model, config.optimizer))
+        self.optimizers = list(made) if isinstance(made, (list, tuple)) else [made]
+        if self.fabric.world_size > 1:
+            torch.manual_seed(config.seed + 7919 * self.fabric.global_rank)  # each its own dropout
+        self.fast = config.compile == "auto" and on_gpu and config.strategy != "fsdp"
+        # recomputing sets the random state, and a recording overwrites gradients: neither is recorded
+        recorded = self.fast and not config.bptt.checkpoint and config.train.accumulate == 1
         self.differentiate = Recorder(self.gradients, self.model, recorded)
         if self.fast and has_triton():
             for layer in self.model.backbone.layers:
                 layer.compile(dynamic=False)
         self.rate = Rate(config.rate, config.train.steps)
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
-        self.train_set = task.split("train") if config.task.source == "fixed" else None
-        self.order = (-1, torch.empty(0))  # epoch, order of the fixed training set in it
-        self.step = self.batches = self.samples = 0
+        self.feed = self.build_feed()
+        self.slots: tuple[int, ...] = ()  # capacities of an adaptive softmax, if they are needed
+        if self.fast and config.model.cutoffs and isinstance(self.feed, Stream):
+            self.slots = self.feed.lanes.capacities(self.feed.length, config.model.cutoffs)
+        self.overflowed = 0  # updates that had more rare targets
+        self.step = self.batches = self.samples = self.tokens = 0
         self.seconds = 0.0
-        self.best, self.best_step = -1.0, 0  # below every metric
+        self.best, self.best_step = -sys.float_info.max, 0  # below every metric
         self.reached = False  # the target
 
-    def next_batch(self) -> Batch:
-        """The batch at the current place in the data; the same again after a resume."""
-        size, stage = self.config.train.batch, self.curriculum.stage
-        if self.train_set is None:
-            return stage.task.fresh(size, self.batches, self.config.seed)
-        count, total = (
-            torch.arange(self.batches * size, (self.batches + 1) * size),
-            len(self.train_set.tokens),
+    def build_feed(self) -> Feed:
+        """Where segments come from."""
+        share = self.config.train.batch // self.fabric.world_size
+        first = self.fabric.global_rank * share
+        with gathered(self.model):
+            empty = self.model.empty_state(share)
+        rows = slice(first, first + share)
+        if isinstance(self.task, Text):
+            return Stream(self.config, self.task, empty, rows)
+        return Documents(self.config, self.task, self.curriculum, empty, rows)
+
+    def updates(self) -> Iterator[Update]:
+        """Train on the next piece of data; yields after every optimizer update, if there is a loss at all."""
+        piece, bptt = self.feed.piece(self.batches), self.config.bptt
+        self.batches += 1
+        new = piece.segments[piece.past :]
+        self.samples += self.config.train.batch * (len(new) if self.task.carries_state else 1)
+        self.tokens += self.config.train.batch * sum(part.tokens.shape[1] for part in new)
+        planned = windows(piece.counts, bptt.depth, bptt.schedule, piece.past)
+        together = [planned] if bptt.schedule == "sequence" else [[window] for window in planned]
+        for group in together:
+            counted = sum(piece.counts[index - piece.past] for window in group for index in window.counted)
+            if counted:
+                yield self.learn(piece, group, counted)
+            else:
+                self.skim(piece, group[-1].stop)
+        self.feed.done(piece)
+
+    def learn(self, piece: Piece, group: list[Window], counted: int) -> Update:
+        """One update from the losses of some windows."""
+        start, stop = group[0].start, group[-1].stop
+        segments, incoming = piece.segments[start:stop], piece.incoming
+        kind = Kind(
+            piece.length,
+            tuple(window.seen_from(start) for window in group),
+            tuple(segment.reset is not None for segment in segments),
+            self.capacities(segments),
         )
-        rows, epochs = count % total, count // total
-        if self.config.task.shuffle:
-            orders = [self.shuffled(int(epoch), total)[rows[epochs == epoch]] for epoch in epochs.unique()]
-            rows = torch.cat(orders)
-        return Batch(*(column[rows] for column in self.train_set))
+        total = torch.tensor(float(counted))
+        resets = torch.stack([no_row(part) if part.reset is None else part.reset for part in segments], dim=1)
+        columns = [torch.cat(column, dim=1) for column in zip(*(part[:3] for part in segments), strict=True)]
+        entering = flat(enter(incoming, start, self.config.bptt.replay_from))
+        inputs = self.fabric.to_device((*columns, resets, *entering))
+        total = self.fabric.to_device(total)
+        portions = zip(*(column.chunk(self.config.train.accumulate) for column in inputs), strict=True)
+        static = kind.capacities or not self.config.model.cutoffs  # shapes that do not depend on targets
+        work = self.differentiate if static else self.gradients
+        parts = [work(kind, total, *portion) for portion in portions]
+        loss, correct, *after = zip(*parts, strict=True)
+        incoming[stop] = unflat([torch.cat(rows) for rows in after])
+        forget(incoming, start)
+        if not any(piece.fresh[start:stop]):
+            self.model.memory.tokens.grad = None  # no row began with it: momentum must not move it either
+        return self.update(torch.stack(loss).sum(), torch.stack(correct).sum(), counted)
 
-    def shuffled(self, epoch: int, total: int) -> Tensor:
-        """The order of the fixed training set in an epoch, kept until the next is asked for."""
-        if self.order[0] != epoch:
-            generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + epoch)
-            self.order = (epoch, torch.randperm(total, generator=generator))
-        return self.order[1]
+    def skim(self, piece: Piece, stop: int) -> None:
+        """Only read up to a segment: there is nothing to learn from what comes before it."""
+        newest = max(piece.incoming)
+        segments = [self.fabric.to_device(segment) for segment in piece.segments[newest:stop]]
+        piece.incoming[stop] = skim(self.read, segments, piece.incoming[newest])
 
-    def updates(self, batch: Batch) -> Iterator[Update]:
-        """Train on one batch of sequences; yields after every optimizer update, if there is a loss at all."""
-        length = self.curriculum.stage.length
-        counts = [int(part.sum()) for part in batch.loss_mask.split(length, dim=1)]
-        if not any(counts):
-            return
-        total = torch.tensor(float(sum(counts)))
-        whole = Segment(batch.tokens, batch.targets, batch.loss_mask)
-        inputs = self.fabric.to_device((total, *whole))
-        if self.config.bptt.schedule == "sequence":
-            kind = Kind(length, tuple(map(bool, counts)))
-            yield self.update(*self.differentiate(kind, *inputs), sum(counts))
-            return
-        for window, loss, correct in self.unrolled(cut(Segment(*inputs[1:]), length), counts):
-            counted = sum(counts[index] for index in window.counted)
-            self.fabric.backward(loss / counted)
-            yield self.update(loss.detach() / counted, correct, counted)
+    def capacities(self, segments: list[Segment]) -> tuple[int, ...]:
+        """The capacities of an adaptive softmax if they hold all targets, else none: exact without."""
+        cutoffs = self.config.model.cutoffs
+        if not self.slots or all(fits(segment.targets, cutoffs, self.slots) for segment in segments):
+            return self.slots
+        self.overflowed += 1
+        return ()
 
-    def gradients(self, kind: Kind, total: Tensor, *whole: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradient of the mean loss over whole sequences; returns that loss and the right predictions."""
-        losses, correct = [], []
-        for _, loss, right in self.unrolled(cut(Segment(*whole), kind.length), kind.counted):
-            self.fabric.backward(loss / total)
-            losses.append(loss.detach() / total)
-            correct.append(right)
-        return torch.stack(losses).sum(), torch.stack(correct).sum()
+    def gradients(
+        self,
+        kind: Kind,
+        total: Tensor,
+        tokens: Tensor,
+        targets: Tensor,
+        loss_mask: Tensor,
+        resets: Tensor,
+        *state: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """The gradient of the mean loss of some windows; returns that loss, the right predictions, the state.
 
-    def unrolled(
-        self, segments: list[Segment], counts: Sequence[int]
-    ) -> Iterator[tuple[Window, Tensor, Tensor]]:
-        """The windows of the schedule, their summed losses and their right predictions."""
-        correct: list[Tensor] = []
+        Everything (B, n · L), but resets (B, n) and the state that the first segment starts from.
+        """
+        columns = (column.split(kind.length, dim=1) for column in (tokens, targets, loss_mask))
+        segments = [
+            Segment(*parts[:3], resets[:, index] if kind.resets[index] else None)
+            for index, parts in enumerate(zip(*columns, strict=True))
+        ]
+        scores: list[Score] = []
 
         def loss_of(index: int, output: Output) -> Tensor:
-            result = score(output.logits, segments[index].targets, segments[index].loss_mask)
-            correct.append(result.correct)
-            return result.loss
+            scores.append(score(output, segments[index]))
+            if output.memory_loss is None:
+                return scores[-1].loss
+            share = segments[index].loss_mask.sum()
+            return scores[-1].loss + self.config.train.memory_loss * output.memory_loss * share
 
-        bptt = self.config.bptt
-        plan = Plan(windows(counts, bptt.depth, bptt.schedule), bptt.replay_from, bptt.checkpoint)
-        state = self.model.initial_state(len(segments[0].tokens))
-        for window, loss in replay(self.wrapped, [part.tokens for part in segments], state, loss_of, plan):
-            yield window, loss, torch.stack(correct).sum()
-            correct.clear()
+        incoming = {0: unflat(list(state))}
+        plan = Plan(kind.windows, checkpoint=self.config.bptt.checkpoint)
+        read = partial(self.read, capacities=kind.capacities)
+        for unrolled in replay(read, segments, incoming, loss_of, plan):
+            self.fabric.backward(unrolled.loss / total)
+        losses, correct = zip(*scores, strict=True)
+        loss = torch.stack([one.detach() for one in losses]).sum() / total
+        return loss, torch.stack(correct).sum(), *flat(incoming[len(segments)])
+
+    def read(self, segment: Segment, state: State, capacities: tuple[int, ...] = ()) -> Output:
+        """A segment's losses and the state behind it."""
+        output: Output = self.wrapped(
+            segment.tokens, state, reset=segment.reset, targets=segment.targets, capacities=capacities
+        )
+        return output
 
     def update(self, loss: Tensor, correct: Tensor, counted: int) -> Update:
         """Clip, step, forget the gradient."""
+        sum_gradients(self.model)
         clip = self.config.optimizer.clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip))
         self.rate.apply(self.optimizers, self.step)
         for optimizer in self.optimizers:
             optimizer.step()
@@ -158,48 +220,17 @@ class Trainer:
         """While this is open, layers run as written: calls of many shapes are not worth compiling."""
         return torch.compiler.set_stance("force_eager") if self.fast else nullcontext()
 
-    def snapshot(self) -> Snapshot:
-        """Everything that has to survive a crash."""
-        optimizer = {
-            f"{number}.{parameter}.{name}": torch.as_tensor(value)
-            for number, one in enumerate(self.optimizers)
-            for parameter, values in one.state_dict()["state"].items()
-            for name, value in values.items()
-        }
-        state = {"rng": torch.get_rng_state()}
-        if self.fabric.device.type == "cuda":
-            state["cuda_rng"] = torch.cuda.get_rng_state(self.fabric.device)
-        return Snapshot(self.model.state_dict(), optimizer, state, self.place())
+    def told(self, updates: list[Update]) -> list[Update]:
+        """The same updates in numbers, over all processes; only here the host waits for the device."""
+        sums = torch.stack([torch.stack([one.loss.double(), one.correct.double()]) for one in updates])
+        total: Any = self.fabric.all_reduce(sums, reduce_op="sum")
+        norms = torch.stack([one.norm for one in updates]).tolist()
+        return [
+            Update(loss, int(correct), one.counted, norm)
+            for one, (loss, correct), norm in zip(updates, total.tolist(), norms, strict=True)
+        ]
 
-    def place(self) -> dict[str, Any]:
-        """Where the run is, in numbers."""
-        return {
-            "step": self.step,
-            "batches": self.batches,
-            "samples": self.samples,
-            "seconds": self.seconds,
-            "best": self.best,
-            "best_step": self.best_step,
-            "reached": self.reached,
-            "stage": self.curriculum.number,
-            "rate": self.rate.state_dict(),
-        }
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go on from a snapshot."""
-        self.model.load_state_dict(snapshot.model)
-        for number, optimizer in enumerate(self.optimizers):
-            states: dict[int, dict[str, Tensor]] = {}
-            for key, tensor in snapshot.optimizer.items():
-                owner, parameter, name = key.split(".", 2)
-                if int(owner) == number:
-                    states.setdefault(int(parameter), {})[name] = tensor
-            optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
-        torch.set_rng_state(snapshot.state["rng"])
-        if "cuda_rng" in snapshot.state:
-            torch.cuda.set_rng_state(snapshot.state["cuda_rng"], self.fabric.device)
-        place = dict(snapshot.trainer)
-        self.rate.load_state_dict(place.pop("rate"))
-        self.curriculum.number = place.pop("stage")
-        for name, value in place.items():
-            setattr(self, name, value)
+def no_row(segment: Segment) -> Tensor:
+    """Resets nothing, (B,)."""
+    return torch.zeros(len(segment.tokens), dtype=torch.bool)

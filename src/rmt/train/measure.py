@@ -1,0 +1,50 @@
+"""The metrics of a run on a split: by generating answers, or by predicting every token of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rmt.core.model import SegmentModel
+from rmt.evaluate.evaluate import evaluate
+from rmt.evaluate.perplexity import perplexity, with_cache
+from rmt.tasks.segments import segment_length
+from rmt.tasks.task import Task
+from rmt.tasks.text import Text
+from rmt.train.config import RunConfig
+
+
+def measure(
+    model: SegmentModel,
+    task: Task | Text,
+    config: RunConfig,
+    split: str,
+    *,
+    samples: int | None = None,
+    batch: int | None = None,
+    thorough: bool = True,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, float]:
+    """All metrics on the first `samples` examples, or on all; not `thorough`: the usual ones.
+
+    `batch` sequences or lanes of text are read at a time.
+    """
+    train = config.train
+    if isinstance(task, Text):
+        lanes = task.lanes(split, batch or train.evaluate_batch or train.batch)
+        if train.evaluate_cache is not None:
+            model = with_cache(model, train.evaluate_cache)
+        metrics = perplexity(model, lanes, config.task.segment_length, progress)
+        if task.metric != "bits_per_character":
+            del metrics["bits_per_character"]  # tokens are longer than characters
+        return metrics
+    on_gpu = next(model.parameters()).device.type == "cuda"
+    return evaluate(
+        model,
+        task,
+        segment_length(task.total_length, config.task.segments),
+        split=split,
+        samples=samples,
+        batch=batch or (2500 if on_gpu else 500),
+        thorough=thorough,
+        progress=progress,
+    )

@@ -1,0 +1,100 @@
+"""A trainer to and from a snapshot: what all processes know, so that a run goes on as if never stopped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rmt.errors import CheckpointError
+from rmt.tasks.text import Text
+from rmt.train.checkpoint import Snapshot
+from rmt.train.parallel import placed, rows_of_all, whole
+from rmt.train.trainer import Trainer
+
+# numbers that say where a trainer is
+COUNTERS = (
+    "step",
+    "batches",
+    "samples",
+    "tokens",
+    "seconds",
+    "best",
+    "best_step",
+    "reached",
+    "overflowed",
+)
+
+
+def snapshot(trainer: Trainer) -> Snapshot:
+    """Everything that has to survive a crash, of all processes: each has to call this."""
+    model = {name: whole(tensor) for name, tensor in trainer.model.state_dict().items()}
+    optimizer = {
+        f"{number}.{parameter}.{name}": whole(torch.as_tensor(value))
+        for number, one in enumerate(trainer.optimizers)
+        for parameter, values in one.state_dict()["state"].items()
+        for name, value in values.items()
+    }
+    own = {**random_state(trainer), **trainer.feed.state_dict()}
+    state = {key: rows_of_all(rows) for key, rows in own.items()}
+    return Snapshot(model, optimizer, state, place(trainer))
+
+
+def place(trainer: Trainer) -> dict[str, Any]:
+    """Where a run is, in numbers, and what it must share with the run that goes on from there."""
+    return {
+        **{name: getattr(trainer, name) for name in COUNTERS},
+        "stage": trainer.curriculum.number,
+        "rate": trainer.rate.state_dict(),
+        "data": trainer.task.fingerprint if isinstance(trainer.task, Text) else "",
+        "processes": trainer.fabric.world_size,
+    }
+
+
+def random_state(trainer: Trainer) -> dict[str, Tensor]:
+    """Where the random numbers of this process are, (1, bytes)."""
+    device = trainer.fabric.device
+    state = {"rng": torch.get_rng_state()[None].to(device)}
+    if device.type == "cuda":
+        state["cuda_rng"] = torch.cuda.get_rng_state(device)[None].to(device)
+    return state
+
+
+def restore(trainer: Trainer, saved: Snapshot) -> None:
+    """Go on from a snapshot."""
+    require_same(trainer, saved)
+    fabric, here = trainer.fabric, trainer.model.state_dict()
+    trainer.model.load_state_dict({name: placed(saved.model[name], here[name]) for name in here})
+    for number, optimizer in enumerate(trainer.optimizers):
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        states: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in saved.optimizer.items():
+            owner, index, name = key.split(".", 2)
+            if int(owner) == number:
+                states.setdefault(int(index), {})[name] = placed(tensor, parameters[int(index)])
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
+    own = {key: rows.chunk(fabric.world_size)[fabric.global_rank] for key, rows in saved.state.items()}
+    torch.set_rng_state(own.pop("rng")[0].clone())
+    if "cuda_rng" in own:
+        torch.cuda.set_rng_state(own.pop("cuda_rng")[0].clone(), fabric.device)
+    trainer.rate.load_state_dict(saved.trainer["rate"])
+    trainer.curriculum.number = saved.trainer["stage"]
+    for name in COUNTERS:
+        setattr(trainer, name, saved.trainer[name])
+    trainer.feed.load_state_dict(own, trainer.batches)
+
+
+def require_same(trainer: Trainer, saved: Snapshot) -> None:
+    """Refuse a snapshot of other text or of another number of processes."""
+    mine, theirs = place(trainer), saved.trainer
+    if theirs["data"] != mine["data"]:
+        raise CheckpointError(
+            f"task.data={trainer.config.task.data!r} is not the corpus this run was trained on; "
+            "prepare that one again, or start anew with --restart"
+        )
+    if theirs["processes"] != mine["processes"]:
+        raise CheckpointError(
+            f"this run was trained by {theirs['processes']} processes, not {mine['processes']}; "
+            "start as many again, or start anew with --restart"
+        )

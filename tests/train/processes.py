@@ -1,0 +1,69 @@
+"""Two processes that talk through gloo, as torchrun would start them."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch.multiprocessing
+
+import rmt
+
+WORLD = 2
+PLACE = str(Path(rmt.__file__).parents[1])
+
+
+def variables(rank: int, port: int) -> dict[str, str]:
+    """What torchrun tells a process."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "GROUP_RANK": "0",
+        "WORLD_SIZE": str(WORLD),
+        "LOCAL_WORLD_SIZE": str(WORLD),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": "test",
+    }
+
+
+def in_two_processes(work: Callable[..., None], *arguments: Any) -> None:
+    """Call `work(*arguments)` in two processes forked from this one; an error in one is an error here."""
+    torch.multiprocessing.start_processes(
+        enter, (free_port(), work, arguments), nprocs=WORLD, start_method="fork"
+    )
+
+
+def enter(rank: int, port: int, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    from rmt.train.parallel import shut
+
+    os.environ.update(variables(rank, port))
+    work(*arguments)
+    shut()
+
+
+def start_two(arguments: list[str]) -> list[subprocess.Popen[str]]:
+    """`rmt ARGUMENTS` in two processes, in a process group that the first leads."""
+    port, group, started = free_port(), 0, []
+    for rank in range(WORLD):
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "rmt.cli.main", *arguments],
+                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PLACE, **variables(rank, port)},
+                process_group=group,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        group = started[0].pid
+    return started
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
