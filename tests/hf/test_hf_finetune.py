@@ -75,6 +75,10 @@ def test_a_run_leaves_a_folder_that_predicts(capsys):
     assert other.code == 2
     assert "holds a run with memory=2, not 3" in other.err
 
+    listed = json.loads(rmt(capsys, "runs . --json").out)
+    assert (listed["task"], listed["model"], listed["recipe"]) == ("data.jsonl", "bert", "finetune")
+    assert listed["value"] == result["value"]
+
     Path("one.txt").write_text("good film " * 50)
     predicted = rmt(capsys, "predict run one.txt data.jsonl --device cpu")
     assert predicted.code == 0
@@ -122,6 +126,10 @@ def test_several_seeds_give_a_mean(capsys):
     assert code == 0
     assert out.splitlines()[-1].startswith("test: F1 0.")
     assert out.splitlines()[-1].endswith("over 2 seeds")
+    table = rmt(capsys, "report run").out.splitlines()
+    assert table[0].startswith("| data | backbone | segments | memory | depth | seeds | F1, test")
+    assert table[2].startswith("| data.jsonl | bert | 3 | 2 | full | 2 | 0.")
+    assert " ± " in table[2]
     assert Path("run/seed_0/result.json").exists()
     assert Path("run/seed_1/result.json").exists()
 
