@@ -134,6 +134,19 @@ def test_several_seeds_give_a_mean(capsys):
     assert Path("run/seed_1/result.json").exists()
 
 
+def test_a_batch_in_parts_is_the_batch(capsys):
+    data, name = write("data.jsonl", documents()), backbone()
+    losses = []
+    for at_once in (2, 8):
+        command = (
+            f"finetune {data} --backbone {name} {TINY} --epochs 0.5 --at_once {at_once} --out run{at_once}"
+        )
+        assert rmt(capsys, command).code == 0
+        lines = [json.loads(line) for line in Path(f"run{at_once}/metrics.jsonl").read_text().splitlines()]
+        losses.append([line["loss"] for line in lines if "rate" in line])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
 def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(capsys):
     data, name = write("data.jsonl", documents()), backbone()
     command = f"finetune {data} --backbone {name} {TINY} --epochs 3 --out"

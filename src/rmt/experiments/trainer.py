@@ -77,6 +77,7 @@ def build_trainer(
         callbacks=[transformers.EarlyStoppingCallback(config.patience), Telling(log, observer)],
     )
     trainer.remove_callback(transformers.PrinterCallback)
+    trainer.model_accepts_loss_kwargs = False  # else losses of documents are summed over the parts of a batch
     return trainer
 
 
