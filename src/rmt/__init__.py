@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from rmt.core.state import State
     from rmt.core.unroll import unroll
     from rmt.errors import RMTError
+    from rmt.hf import add_memory
     from rmt.train.checkpoint import load
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "CacheConfig": "rmt.core.config",
-    "MemoryConfig": "rmt.core.config",
-    "ModelConfig": "rmt.core.config",
-    "Output": "rmt.core.model",
-    "RMTError": "rmt.errors",
-    "SegmentModel": "rmt.core.model",
-    "State": "rmt.core.state",
-    "compat": "rmt.compat",
-    "load": "rmt.train.checkpoint",
-    "presets": "rmt.core.presets",
-    "unroll": "rmt.core.unroll",
+_NAMES = {
+    "rmt.compat": "compat",
+    "rmt.core.config": "CacheConfig MemoryConfig ModelConfig",
+    "rmt.core.model": "Output SegmentModel",
+    "rmt.core.presets": "presets",
+    "rmt.core.state": "State",
+    "rmt.core.unroll": "unroll",
+    "rmt.errors": "RMTError",
+    "rmt.hf": "add_memory",
+    "rmt.train.checkpoint": "load",
 }
+_HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOME)
 
 
