@@ -46,8 +46,14 @@ REFUSED = {
     "train text --data book.txt --model.div_val 2": ["div_val=2 has no effect", "model.cutoffs", "leave it"],
     "train text --data book.txt --model.vocabulary 3": ["vocabulary=3", "too small"],
     "train text --data book.txt --train.memory_loss -1": ["memory_loss=-1.0", "at least 0"],
-    "train text --data book.txt --train.memory_loss 0.01 --model baseline": ["predicts=True", "needs", "set"],
-    "train text --data book.txt --train.memory_loss 0.01 --model memory_transformer": ["needs a write block"],
+    "train text --data book.txt --train.memory_loss 0.01 --model baseline": [
+        "memory_loss",
+        "writes no memory",
+    ],
+    "train text --data book.txt --train.memory_loss 0.01 --model memory_transformer": [
+        "memory_loss",
+        "writes no memory",
+    ],
     "train text --data book.txt --model.memory.predicts on": ["predicts=True", "memory_loss=0.0", "both"],
     "train text --data book.txt --train.evaluate_cache 9": ["evaluate_cache=9", "no cache", "leave it out"],
     "train text --data book.txt --train.evaluate_samples 9": ["evaluate_samples=9 has no effect", "leave it"],
