@@ -6,6 +6,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 INSTALLED := $(VENV)/.installed
+TEST_INSTALLED := $(VENV)/.test-installed
 DOCS_INSTALLED := $(VENV)/.docs-installed
 BENCHMARKS := $(sort $(wildcard benchmarks/*.py))
 CODE := $(wildcard src tests examples benchmarks docs)
@@ -22,7 +23,7 @@ install: $(INSTALLED) ## create the virtual environment and install the package 
 demo: $(INSTALLED) ## train a small model and show its memory at work
 	$(BIN)/rmt demo $(ARGS)
 
-test: $(INSTALLED) ## run the tests; ARGS='-k bptt' selects some
+test: $(TEST_INSTALLED) ## run the tests; ARGS='-k bptt' selects some
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: $(INSTALLED) ## lint, formatting and types
@@ -51,6 +52,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+$(TEST_INSTALLED): $(INSTALLED)
+	@echo "installing pretrained models for the tests into $(VENV)"
+	@$(PIP_INSTALL) -e '.[test]'
 	@touch $@
 
 $(DOCS_INSTALLED): $(INSTALLED)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-EXACT = {"laws", "nn", "evaluate", "infer", "test_bptt.py"}  # where every model is built in float64
+EXACT = {"laws", "nn", "evaluate", "infer", "analysis", "test_bptt.py"}  # models are built in float64 there
 
 
 @pytest.fixture(autouse=True)

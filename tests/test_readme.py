@@ -35,10 +35,15 @@ def values(task: str, segments: int, model: str, field: str) -> list[float]:
 
 
 def test_the_eight_lines_are_eight_and_print_what_they_say(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = blocks("python")
+    code, _ = blocks("python")
     assert len([line for line in code.splitlines() if line.strip()]) == 8
     exec(code, {})
     assert capsys.readouterr().out.strip() == re.search(r"print\(.*# (\d+):", code)[1]
+
+
+def test_the_other_eight_lines_are_those_of_the_page_on_pretrained_models() -> None:
+    page = (ROOT / "docs/huggingface.md").read_text()
+    assert blocks("python")[1] in page  # which tests/hf runs, with small weights and with real ones
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -1,7 +1,5 @@
 """Recurrent Memory Transformer: memory tokens that carry information between segments."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +11,7 @@ if TYPE_CHECKING:
     from rmt.core.state import State
     from rmt.core.unroll import unroll
     from rmt.errors import RMTError
+    from rmt.hf import add_memory
     from rmt.infer.session import Session
     from rmt.train.checkpoint import load
 
@@ -26,6 +25,7 @@ _NAMES = {
     "rmt.core.state": "State",
     "rmt.core.unroll": "unroll",
     "rmt.errors": "RMTError",
+    "rmt.hf": "add_memory",
     "rmt.infer.session": "Session",
     "rmt.train.checkpoint": "load",
 }
@@ -37,4 +37,4 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'rmt' has no attribute {name!r}")
     module = importlib.import_module(_HOME[name])
-    return module if name in ("compat", "presets") else getattr(module, name)
+    return getattr(module, name, module)  # compat and presets are modules themselves

@@ -11,10 +11,11 @@ from tests.cli.command import rmt
     [
         ("demo", "steps", 7),
         ("evaluate some/run", "samples", 5),
+        ("attention some/run", "examples", 2),
         ("runs", "sort", "value"),
         ("report", "results", ["a"]),
     ],
-    ids=["demo", "evaluate", "runs", "report"],
+    ids=["demo", "evaluate", "attention", "runs", "report"],
 )
 def test_a_command_prints_its_options(capsys, command, option, value):
     given = "a" if option == "results" else f"--{option} {value}"

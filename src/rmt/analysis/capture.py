@@ -1,16 +1,27 @@
-"""Attention of a model over the segments of one example, with the spans it runs over."""
+"""Attention of a model over the segments of a sequence, with the spans it runs over (the paper's Fig. 6)."""
 
-# N layers · H heads · Q queries · K keys
+# B batch · T tokens of all segments · L tokens of one · N layers · H heads · Q queries · K keys
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from rmt.core.model import SegmentModel
 from rmt.core.spans import Spans
+from rmt.errors import ConfigError
+
+
+class Cell(Protocol):
+    """What can be looked into: any segment model that tells its attention and its spans."""
+
+    def initial_state(self, batch: int) -> Any: ...
+
+    def spans(self, tokens: int) -> Spans: ...
+
+    def __call__(self, tokens: Tensor, state: Any, *, attention: bool) -> Any: ...
 
 
 class SegmentAttention(NamedTuple):
@@ -18,39 +29,78 @@ class SegmentAttention(NamedTuple):
 
     weights: Tensor  # (N, H, Q, K)
     spans: Spans
+    tokens: Tensor  # (L,)
+    predicted: Tensor  # (L,) the likeliest next token at each place, every token before it being given
 
     def block(self, query: str, key: str) -> Tensor:
         """How one span looks at another, such as `block("write", "tokens")`: (N, H, rows, columns)."""
-        columns = place(self.spans, key)
-        rows = place(self.spans._replace(cache=0), query)
-        return self.weights[:, :, rows, columns]
+        return self.weights[:, :, rows(self.spans, query), place(self.spans, key)]
+
+
+class SegmentBatch(NamedTuple):
+    """One segment of a batch, as it goes by."""
+
+    weights: Tensor  # (B, N, H, Q, K)
+    spans: Spans
+    tokens: Tensor  # (B, L)
+    predicted: Tensor  # (B, L)
+
+
+def capture(model: Cell, tokens: Tensor, length: int) -> list[SegmentAttention]:
+    """The attention of every segment of one sequence (T,), in segments of `length` tokens."""
+    if tokens.dim() != 1:
+        raise ConfigError(
+            f"tokens of shape {tuple(tokens.shape)} are not one sequence; give (T,), or use capture_mean"
+        )
+    return [
+        SegmentAttention(part.weights[0], part.spans, part.tokens[0], part.predicted[0])
+        for part in passing(model, tokens[None], length)
+    ]
+
+
+def capture_mean(model: Cell, tokens: Tensor, length: int) -> list[SegmentAttention]:
+    """The same for sequences (B, T), the attention averaged over them: what a head does whatever is read.
+
+    Tokens and predictions are those of the first sequence.
+    """
+    return [
+        SegmentAttention(part.weights.mean(0), part.spans, part.tokens[0], part.predicted[0])
+        for part in passing(model, tokens, length)
+    ]
 
 
 @torch.no_grad()
-def capture(model: SegmentModel, tokens: Tensor, length: int) -> list[SegmentAttention]:
-    """The attention of every segment of one sequence (T,), in segments of `length` tokens."""
-    state, captured = model.initial_state(1), []
-    for segment in tokens[None].split(length, dim=1):
+def passing(model: Cell, tokens: Tensor, length: int) -> Iterator[SegmentBatch]:
+    """One segment after the other of a batch (B, T); nothing of it stays but what the caller keeps."""
+    if length < 1 or tokens.numel() == 0:
+        raise ConfigError(
+            f"length={length} and tokens of shape {tuple(tokens.shape)} make no segment; give at least 1 each"
+        )
+    state = model.initial_state(len(tokens))
+    for segment in tokens.split(length, dim=1):
         output = model(segment, state, attention=True)
-        captured.append(SegmentAttention(torch.cat(output.attention), model.spans(segment.shape[1])))
+        weights = torch.stack(output.attention, dim=1)
+        yield SegmentBatch(weights, model.spans(segment.shape[1]), segment, output.logits.argmax(-1))
         state = output.state
-    return captured
 
 
 def place(spans: Spans, name: str) -> slice:
-    """Where a span lies on the axis."""
+    """Where a span lies on the axis of the keys."""
     number = Spans._fields.index(name)
     start = sum(spans[:number])
     return slice(start, start + spans[number])
 
 
+def rows(spans: Spans, name: str) -> slice:
+    """Where a span lies among the queries, which have no cache."""
+    return place(spans._replace(cache=0), name)
+
+
 class Head(NamedTuple):
+    """A head by its numbers, counted from 0."""
+
     layer: int
     head: int
 
-
-def strongest(block: Tensor) -> Head:
-    """The head whose rows look most sharply into a block (N, H, rows, columns): the largest mean maximum."""
-    sharpness = block.amax(-1).mean(-1)  # (N, H)
-    index = int(sharpness.argmax())
-    return Head(index // sharpness.shape[1], index % sharpness.shape[1])
+    def __str__(self) -> str:
+        return f"layer {self.layer + 1}, head {self.head + 1}"

@@ -31,6 +31,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if arguments.steps < 1:
         raise ConfigError(f"steps={arguments.steps} must be above 0")
+    from rmt.experiments.demo import explorer
+
     folder, start = Path(arguments.out), time.perf_counter()
     if not arguments.quiet:
         print(introduction())
@@ -38,7 +40,9 @@ def main(argv: Sequence[str]) -> int:
     show_table(results)
     show_example(folder)
     show_picture(folder)
+    page = explorer(folder)
     print(f"runs: {folder}/  ({time.perf_counter() - start:.0f} s)")
+    print(f"explore the memory in your browser: {page}")
     return 0
 
 

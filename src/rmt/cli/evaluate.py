@@ -40,9 +40,9 @@ def main(argv: Sequence[str]) -> int:
         return 0
     one_of(arguments.split, ["train", "valid", "test"], "split")
     one_of(arguments.device, ["auto", "cpu", "cuda"], "device")
-    for name in ("samples", "segments", "batch", "length", "cache"):
-        if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
-            raise ConfigError(f"{name}={getattr(arguments, name)} must be at least 1")
+    for name, least in (("samples", 1), ("segments", 1), ("batch", 1), ("length", 1), ("cache", 0)):
+        if getattr(arguments, name) is not None and getattr(arguments, name) < least:
+            raise ConfigError(f"{name}={getattr(arguments, name)} must be at least {least}")
     metrics = measure(arguments)
     if arguments.json:
         print(json.dumps(metrics))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rmt.cli.arguments import command, parsed
+from rmt.config import read_yaml
 from rmt.errors import ConfigError, RMTError
 
 EXAMPLES = """examples:
@@ -63,7 +64,10 @@ def row(run: Path) -> dict[str, Any]:
     from rmt.experiments.run import read_result
     from rmt.train.checkpoint import Checkpoints, read_config
 
-    config, result = read_config(run), read_result(run)
+    result, settings = read_result(run), read_yaml(run / "config.yaml")
+    if "backbone" in settings:
+        return document_row(run, settings, result)
+    config = read_config(run)
     steps = result.get("steps") or max(Checkpoints(run).steps(), default=0)
     return {
         "run": str(run),
@@ -77,6 +81,26 @@ def row(run: Path) -> dict[str, Any]:
         "recipe": config.recipe,
         "seed": config.seed,
         "steps": steps,
+        "metric": result.get("metric", ""),
+        "value": result.get("value"),
+    }
+
+
+def document_row(run: Path, settings: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """A run of rmt finetune in the same columns."""
+    steps = (int(path.name.removeprefix("checkpoint-")) for path in run.glob("checkpoints/checkpoint-*"))
+    return {
+        "run": str(run),
+        "task": settings["data"],
+        "length": settings["segment_length"] or "",
+        "segments": settings["segments"],
+        "model": Path(settings["backbone"]).name,
+        "memory": settings["memory"],
+        "cache": 0,
+        "depth": settings["depth"],
+        "recipe": "finetune",
+        "seed": settings["seed"],
+        "steps": result.get("steps") or max(steps, default=0),
         "metric": result.get("metric", ""),
         "value": result.get("value"),
     }

@@ -8,13 +8,16 @@ from typing import Any, NamedTuple
 import torch
 
 from rmt.analysis.capture import capture
+from rmt.analysis.examples import task_examples, words
+from rmt.analysis.explorer import explore
 from rmt.analysis.figures import write_and_read
 from rmt.evaluate.generate import generate
 from rmt.experiments.recipe import resolve
+from rmt.experiments.run import facts
 from rmt.tasks.registry import make_task
 from rmt.tasks.segments import segment_length
 from rmt.tasks.task import Task
-from rmt.train.checkpoint import load
+from rmt.train.checkpoint import load, read_config
 from rmt.train.config import RunConfig
 
 MODELS = ("baseline", "transformer_xl", "rmt")
@@ -73,4 +76,15 @@ def picture(folder: Path) -> Path:
     words: Any = tuple(task.render(part.tolist()).split() for part in torch.stack(tokens.split(length)[:2]))
     path = folder / "memory.png"
     write_and_read(first, second, words, path)
+    return path
+
+
+def explorer(folder: Path) -> Path:
+    """The page that shows the trained RMT's memory at work on the first test examples."""
+    task, length = the_task()
+    examples = task_examples(task, "test", 1, 4)
+    run = folder / "rmt"
+    page = explore(load(run), examples, length, words(task), "rmt demo", facts(read_config(run)))
+    path = folder / "explorer.html"
+    path.write_text(page, encoding="utf-8")
     return path

@@ -169,6 +169,8 @@ def text_settings(given: Mapping[str, Any]) -> Settings:
 def set_vocabulary(model: Settings, given: Settings, task: Task | Text, predicts: bool) -> None:
     """As many tokens as the task has, one more for memory to predict, and no cutoffs beyond them."""
     needed = task.vocabulary + predicts
+    if predicts and not (model["memory"]["size"] and model["memory"]["write"]):
+        raise ConfigError("train.memory_loss has no effect: this model writes no memory; leave it out")
     if predicts:
         model["memory"] = merge(model["memory"], {"predicts": True})
     if model.setdefault("vocabulary", needed) < needed:

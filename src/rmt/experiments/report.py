@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from rmt.config import from_dict, to_dict
 from rmt.errors import ConfigError
+from rmt.experiments.documents_report import HEADINGS as DOCUMENT_HEADINGS
+from rmt.experiments.documents_report import documents_table, is_documents
 from rmt.experiments.paper import PUBLISHED, Cell
 from rmt.train.config import RunConfig
 
@@ -86,14 +88,19 @@ def read_results(paths: Iterable[Path]) -> list[Result]:
 
 
 def report(results: Iterable[Result]) -> str:
-    """A table of sequence tasks, a table of text, or both, in Markdown."""
-    kinds: dict[bool, list[Result]] = {False: [], True: []}
+    """A table each of sequence tasks, of text and of documents, as far as there are results, in Markdown."""
+    kinds: dict[str, list[Result]] = {"sequences": [], "text": [], "documents": []}
     for result in results:
-        kinds["perplexity" in result["metrics"]].append(result)
+        is_text = "perplexity" in result["metrics"]
+        kinds["documents" if is_documents(result) else "text" if is_text else "sequences"].append(result)
     tables = [
-        markdown(headings, make(kinds[is_text]))
-        for is_text, headings, make in ((False, HEADINGS, table), (True, TEXT_HEADINGS, text_table))
-        if kinds[is_text]
+        markdown(headings, make(kinds[kind]))
+        for kind, headings, make in (
+            ("sequences", HEADINGS, table),
+            ("text", TEXT_HEADINGS, text_table),
+            ("documents", DOCUMENT_HEADINGS, documents_table),
+        )
+        if kinds[kind]
     ]
     return "\n\n".join(tables) or markdown(HEADINGS, [])
 

@@ -115,3 +115,16 @@ def read_result(folder: Path) -> dict[str, Any]:
             f"{str(path)!r} is damaged ({error}); delete it and run the command again"
         ) from None
     return record
+
+
+def facts(config: RunConfig) -> list[str]:
+    """A run in a few words for a reader: model, task, sizes, seed."""
+    model = config.model
+    sizes = {"memory": model.memory.size, "cache": model.cache.size}
+    return [
+        config.preset,
+        f"{config.task.name}, {config.task.segments} segments",
+        f"{model.layers} layers × {model.heads} heads",
+        *(f"{name} {size}" for name, size in sizes.items() if size),
+        f"seed {config.seed}",
+    ]

@@ -230,6 +230,8 @@ def length_of(model: Any, given: int | None) -> int:
             "segment_length is missing: name the tokens per segment that the model was trained with"
         )
     positive("segment_length", length)
+    if own is not None and length > own:
+        raise ConfigError(f"segment_length={length} is more than the model's own {own}; leave it out")
     return int(length)
 
 

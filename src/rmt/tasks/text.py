@@ -40,8 +40,8 @@ class Text:
     @property
     def fingerprint(self) -> str:
         """What two corpora have to share to be the same to a run."""
-        train = self.corpus.splits["train"]
-        identity = (train["sha256"], self.corpus.description["vocabulary_sha256"], train["documents"])
+        texts = [(split["sha256"], split["documents"]) for split in self.corpus.splits.values()]
+        identity = (self.corpus.description["vocabulary_sha256"], *texts)
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
     def lanes(self, split: str, batch: int) -> Lanes:
@@ -62,4 +62,8 @@ def find_corpus(data: str, tokens: str | None = None) -> Corpus:
             raise ConfigError(f"task.tokens={tokens}: {data!r} is prepared in {corpus.description['tokens']}")
         return corpus
     source = find_source(data, tokens)
-    return prepare_corpus(source, Path("data") / f"{source.name}-{source.tokens}")
+    place = Path("data") / f"{source.name}-{source.tokens}"
+    try:
+        return prepare_corpus(source, place)
+    except DataError as error:
+        raise DataError(str(error).replace("--force", "rmt data prepare --force")) from None

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from rmt.config import to_dict
 from rmt.errors import ConfigError, RMTError
+from rmt.tasks.task import Task
 from rmt.tasks.text import Text
 from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
@@ -48,6 +49,7 @@ class Loop:
     def __init__(self, config: RunConfig, folder: Path, observer: Observer):
         self.config, self.folder, self.observer = config, folder, observer
         self.task = build_task(config.task)
+        require_splits(self.task, config)
         self.trainer = Trainer(config, self.task)
         self.checkpoints = Checkpoints(folder, config.train.keep)
         self.log = MetricsLog(folder)
@@ -215,3 +217,11 @@ class Loop:
         }
         write_json(self.folder / "result.json", result)
         return result
+
+
+def require_splits(task: Task | Text, config: RunConfig) -> None:
+    """Refuse, before the first step, text that is too short for its lanes."""
+    if isinstance(task, Text):
+        task.lanes("train", config.train.batch)
+        for split in ("valid", "test"):
+            task.lanes(split, config.train.evaluate_batch or config.train.batch)

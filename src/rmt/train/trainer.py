@@ -113,11 +113,12 @@ class Trainer:
         together = [planned] if bptt.schedule == "sequence" else [[window] for window in planned]
         for group in together:
             counted = sum(piece.counts[index - piece.past] for window in group for index in window.counted)
-            if counted:
-                yield self.learn(piece, group, counted)
-            else:
+            made = [self.learn(piece, group, counted)] if counted else []
+            if not counted:
                 self.skim(piece, group[-1].stop)
-        self.feed.done(piece)
+            if group is together[-1]:
+                self.feed.done(piece)  # before the last update is told: a checkpoint may follow
+            yield from made
 
     def learn(self, piece: Piece, group: list[Window], counted: int) -> Update:
         """One update from the losses of some windows."""
@@ -142,7 +143,7 @@ class Trainer:
         loss, correct, *after = zip(*parts, strict=True)
         incoming[stop] = unflat([torch.cat(rows) for rows in after])
         forget(incoming, start)
-        if not any(piece.fresh[start:stop]):
+        if self.config.model.memory.recurrent and not any(piece.fresh[start:stop]):
             self.model.memory.tokens.grad = None  # no row began with it: momentum must not move it either
         return self.update(torch.stack(loss).sum(), torch.stack(correct).sum(), counted)
 

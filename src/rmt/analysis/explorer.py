@@ -1,0 +1,180 @@
+"""The memory explorer: the attention of a model on some examples as one page that needs nothing else."""
+
+# N layers · H heads · Q queries · K keys · C cache · T tokens of all segments
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rmt.analysis.capture import SegmentAttention, capture, rows
+from rmt.analysis.examples import Example
+from rmt.analysis.operations import DIAGONAL, OPERATIONS, Finding, best, findings, operations
+from rmt.errors import ConfigError
+
+PAGE = Path(__file__).parent / "page"
+SCRIPTS = ("data.js", "map.js", "panels.js", "main.js")
+FINEST = 65535  # a weight is stored as one of so many steps from 0 to 1
+
+Data = dict[str, Any]
+
+
+def explore(
+    model: Any,
+    examples: Sequence[Example],
+    length: int,
+    words: Sequence[str],
+    title: str,
+    facts: Sequence[str],
+) -> str:
+    """The page for a model reading some examples in segments of `length` tokens."""
+    captured = [capture(model, example.tokens, length) for example in examples]
+    told = [
+        {
+            "name": example.name,
+            "segments": segments_data(model, segments, example, words),
+            "findings": [finding_data(found, segments[found.segment]) for found in clearest(segments)],
+        }
+        for example, segments in zip(examples, captured, strict=True)
+    ]
+    layers, heads = captured[0][0].weights.shape[:2]
+    data = {"title": title, "facts": list(facts), "layers": layers, "heads": heads, "examples": told}
+    return assemble(data | {"diagonal": DIAGONAL, "operations": OPERATIONS})
+
+
+def clearest(segments: Sequence[SegmentAttention]) -> list[Finding]:
+    """The best head of each operation that the model can do."""
+    found = findings(segments)
+    return [one for name in OPERATIONS if (one := best(found, name)) is not None]
+
+
+def finding_data(found: Finding, segment: SegmentAttention) -> Data:
+    """A finding, and the place of the page that shows it: its first row, and what that looks at most."""
+    query, _ = OPERATIONS[found.operation]
+    row = rows(segment.spans, query).start
+    place = {"row": row, "column": int(segment.weights[found.head][row].argmax())}
+    return {
+        "operation": found.operation,
+        "mass": round(found.mass, 3),
+        "order": found.order,
+        "to": {"segment": found.segment, **found.head._asdict(), **place},
+    }
+
+
+def segments_data(
+    model: Any, segments: Sequence[SegmentAttention], example: Example, words: Sequence[str]
+) -> list[Data]:
+    """Every segment as the page reads it."""
+    length, told = len(segments[0].tokens), []
+    cached: list[str] = []
+    columns = (example.targets.split(length), example.wanted.split(length))
+    for segment, targets, wanted in zip(segments, *columns, strict=True):
+        size = segment.spans.cache
+        told.append(
+            {
+                "spans": list(segment.spans),
+                "tokens": spelled(segment.tokens, words),
+                "predicted": spelled(segment.predicted, words),
+                "targets": spelled(targets, words),
+                "wanted": [int(one) for one in wanted],
+                "cache": ([""] * size + cached)[-size:] if size else [],
+                "weights": pack(segment.weights),
+                "scores": scores_data(segment),
+            }
+        )
+        cached += kept(model, segment, words) if size else []
+    return told
+
+
+def kept(model: Any, segment: SegmentAttention, words: Sequence[str]) -> list[str]:
+    """Labels of the rows of a segment that go into the cache, in order."""
+    _, read, _, write = segment.spans
+    labels = [
+        *(f"read {slot + 1}" for slot in range(read)),
+        *spelled(segment.tokens, words),
+        *(f"write {slot + 1}" for slot in range(write)),
+    ]
+    numbers = model.cache.kept(torch.arange(len(labels))[None, :, None], segment.spans)
+    return [labels[number] for number in numbers.flatten().tolist()]
+
+
+def spelled(tokens: Tensor, words: Sequence[str]) -> list[str]:
+    """Tokens for a reader; what would not be seen gets a sign."""
+    return [words[token] if words[token].strip() else "␣" for token in tokens.tolist()]
+
+
+def scores_data(segment: SegmentAttention) -> Data:
+    """Each operation's scores for every head, head after head."""
+    return {
+        name: [[round(value, 3) for value in head] for head in torch.stack(found, -1).flatten(0, 1).tolist()]
+        for name, found in operations(segment).items()
+    }
+
+
+def pack(weights: Tensor) -> str:
+    """Attention weights (N, H, Q, K) as text: 16 bits each, the lower byte first."""
+    steps = (weights.double() * FINEST).round().to(torch.int32).cpu().numpy().astype("<u2")
+    return base64.b64encode(steps.tobytes()).decode()
+
+
+def assemble(data: Data) -> str:
+    """The page with its style, its program and the data, which is nothing but data.
+
+    Only this style and this program are allowed to work, by their checksums: were a token ever taken for
+    markup, it still could not run.
+    """
+    style = (PAGE / "explorer.css").read_text(encoding="utf-8")
+    script = "\n".join((PAGE / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    allowed = f"style-src {checksum(style)}; script-src {checksum(script)}"
+    parts = {
+        "policy": f"default-src 'none'; img-src data:; {allowed}",
+        "style": style,
+        "script": script,
+        "data": harmless(json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)),
+    }
+    template = (PAGE / "explorer.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+
+
+def checksum(text: str) -> str:
+    """What a Content-Security-Policy calls an inline block."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def harmless(text: str) -> str:
+    """JSON that cannot end the element it stands in, nor start another, whatever its strings hold."""
+    escapes = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+    lone = {code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)}  # half a character is no text
+    return text.translate(escapes | lone)
+
+
+def server(page: str, port: int = 0) -> ThreadingHTTPServer:
+    """A server of one page for this machine only; port 0 takes any that is free."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = page.encode() if self.path in ("/", "/index.html") else b""
+            self.send_response(200 if body else 404)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *values: object) -> None:
+            """The command says where the page is; each request is nobody's business."""
+
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"port={port} must be 0 to 65535")
+    try:
+        return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    except OSError as error:
+        raise ConfigError(f"port={port} cannot be opened ({error.strerror}); choose another") from None

@@ -1,0 +1,208 @@
+"""A pretrained classifier of documents: backbone, tokenizer and labels, loaded, wrapped and asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from rmt.errors import CheckpointError, ConfigError
+from rmt.experiments.scores import scores
+from rmt.hf import add_memory
+from rmt.hf.families import FAMILIES
+from rmt.tasks.documents import Document
+
+UNLIMITED = int(1e30)  # transformers' own word for a tokenizer without a limit
+
+
+class Classifier(NamedTuple):
+    """Encoder-decoders generate the label as text; all others have a head with a class per label."""
+
+    model: Any
+    tokenizer: Any
+    labels: list[str]
+
+    @property
+    def writes(self) -> bool:
+        return bool(self.model.config.is_encoder_decoder)
+
+    def encode(self, document: Document) -> dict[str, Any]:
+        """The tokens of a document and its label."""
+        row = dict(self.tokenizer(document.text, truncation=False))
+        label = self.labels.index(document.label)
+        row["labels"] = self.tokenizer(text_target=document.label).input_ids if self.writes else label
+        return row
+
+    def too_long(self, rows: Sequence[dict[str, Any]]) -> list[int]:
+        """How many tokens of each row are beyond the last segment; rows that fit are not listed."""
+        settings = self.model.settings
+        limit = (
+            (settings.max_segments or UNLIMITED) * settings.segment_length + settings.prefix + settings.suffix
+        )
+        return [over for row in rows if (over := len(row["input_ids"]) - limit) > 0]
+
+    def named(self, text: str) -> int:
+        """The class that a generated text names, or -1."""
+        return self.labels.index(text.strip()) if text.strip() in self.labels else -1
+
+    @property
+    def longest_label(self) -> int:
+        """Tokens of the longest label and its end."""
+        return max(len(self.tokenizer(text_target=label).input_ids) for label in self.labels) + 1
+
+    def score(self, predictions: Any, labels: Any) -> dict[str, float]:
+        """Accuracy and F1 of what a trainer collected: logits, or generated tokens."""
+        if not self.writes:
+            logits = predictions[0] if isinstance(predictions, tuple) else predictions
+            return scores(logits.argmax(-1).tolist(), labels.tolist(), len(self.labels))
+        padding = self.tokenizer.pad_token_id
+        named = [
+            [
+                self.named(text)
+                for text in self.tokenizer.batch_decode(
+                    np.where(one < 0, padding, one), skip_special_tokens=True
+                )
+            ]
+            for one in (predictions, labels)
+        ]
+        return scores(*named, len(self.labels))
+
+    @torch.no_grad()
+    def predict(self, texts: Sequence[str]) -> list[tuple[str, float]]:
+        """The label of each text and its probability; what is generated and is no label has probability 0."""
+        device = next(self.model.parameters()).device
+        rows = [dict(self.tokenizer(text, truncation=False)) for text in texts]
+        inputs = self.tokenizer.pad(rows, return_tensors="pt").to(device)
+        self.model.eval()
+        if self.writes:
+            return self.write(inputs)
+        inputs.pop("token_type_ids", None)
+        best = self.model(**inputs).logits.float().softmax(-1).max(-1)
+        return [
+            (self.labels[one], value)
+            for one, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+    def write(self, inputs: Any) -> list[tuple[str, float]]:
+        """The generated labels and the probability of each as a whole."""
+        inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+        made = self.model.generate(
+            **inputs,
+            max_new_tokens=self.longest_label,
+            do_sample=False,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+        texts = self.tokenizer.batch_decode(made.sequences, skip_special_tokens=True)
+        tokens = made.sequences[:, -len(made.logits) :]
+        chosen = torch.stack([step.float().log_softmax(-1) for step in made.logits], dim=1)
+        chances = chosen.gather(2, tokens[..., None])[..., 0]
+        padding = self.tokenizer.pad_token_id
+        sure = (chances * (tokens != padding)).sum(1).exp().tolist()
+        return [
+            (text.strip(), one if self.named(text) >= 0 else 0.0)
+            for text, one in zip(texts, sure, strict=True)
+        ]
+
+
+def load_classifier(folder: str | Path) -> Classifier:
+    """The classifier that a run saved."""
+    import transformers
+
+    place = Path(folder) / "model"
+    if not (place / "config.json").exists():
+        raise CheckpointError(
+            f"run {str(folder)!r} has no model yet; finish it with the same rmt finetune command"
+        )
+    config = transformers.AutoConfig.from_pretrained(place)
+    labels = [config.id2label[number] for number in sorted(config.id2label)]
+    model = auto_class(config).from_pretrained(place, dtype=torch.float32)
+    return Classifier(model.eval(), tokenizer_of(str(place), model), labels)
+
+
+def make_classifier(backbone: str, tokenizer: str | None, labels: list[str], **memory: Any) -> Classifier:
+    """A pretrained backbone with memory, its head new."""
+    import transformers
+
+    config = quietly(f"backbone={backbone!r}", transformers.AutoConfig.from_pretrained, backbone)
+    if config.model_type not in FAMILIES:
+        raise ConfigError(
+            f"backbone={backbone!r} is of type {config.model_type!r}, which memory was not tested with; "
+            f"choose from: {', '.join(FAMILIES)}"
+        )
+    names = {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {label: one for one, label in enumerate(labels)},
+    }
+    model = quietly(
+        f"backbone={backbone!r}",
+        auto_class(config).from_pretrained,
+        backbone,
+        dtype=torch.float32,
+        num_labels=len(labels),
+        **names,
+    )
+    words = tokenizer_of(tokenizer or backbone, model)
+    wrapped = add_memory(model, special_tokens=special_tokens(words), **memory)
+    return Classifier(wrapped, words, labels)
+
+
+def auto_class(config: Any) -> Any:
+    import transformers
+
+    if config.is_encoder_decoder:
+        return transformers.AutoModelForSeq2SeqLM
+    return transformers.AutoModelForSequenceClassification
+
+
+def tokenizer_of(name: str, model: Any) -> Any:
+    """The tokenizer of a backbone, without a limit on the length of texts, and with a padding token."""
+    import transformers
+
+    words = quietly(
+        f"tokenizer={name!r}",
+        transformers.AutoTokenizer.from_pretrained,
+        name,
+        remedy="name another with --tokenizer",
+    )
+    if set(words.get_vocab()) <= set(words.all_special_tokens):  # made up where no file was found
+        raise ConfigError(
+            f"tokenizer={name!r} cannot be loaded (it has no vocabulary); name another with --tokenizer"
+        )
+    words.model_max_length = UNLIMITED
+    if words.pad_token is None:
+        words.pad_token = words.eos_token
+    if words.pad_token is None:
+        raise ConfigError(
+            f"tokenizer={name!r} has neither a padding token nor an end; name another with --tokenizer"
+        )
+    model.config.pad_token_id = words.pad_token_id
+    return words
+
+
+def special_tokens(words: Any) -> tuple[int, int]:
+    """How many special tokens the tokenizer puts before and behind a text."""
+    bare = words("a", add_special_tokens=False).input_ids
+    whole = words("a").input_ids
+    for start in range(len(whole) - len(bare) + 1):
+        if whole[start : start + len(bare)] == bare:
+            return start, len(whole) - start - len(bare)
+    raise ConfigError("the tokenizer changes a text when it adds special tokens: where they stand is unknown")
+
+
+def quietly(
+    what: str,
+    load: Callable[..., Any],
+    *args: Any,
+    remedy: str = "name a folder, or a model of the hub",
+    **kwargs: Any,
+) -> Any:
+    """The result of `load`; what goes wrong in it is the user's mistake, told in one line."""
+    try:
+        return load(*args, **kwargs)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ConfigError(f"{what} cannot be loaded ({reason.strip()[:200]}); {remedy}") from None

@@ -1,0 +1,61 @@
+"""Results of fine-tuning on documents as rows of a table: means over seeds, every measured split."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+HEADINGS = (
+    "data",
+    "backbone",
+    "segments",
+    "memory",
+    "depth",
+    "seeds",
+    "F1, test",
+    "F1, published",
+    "accuracy, test",
+)
+INCIDENTAL = ("seed", "device", "at_once", "path", "checkpoint")  # what runs of one setting may differ in
+Result = dict[str, Any]
+
+
+def is_documents(result: Result) -> bool:
+    return result.get("recipe") == "finetune"
+
+
+def documents_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
+    """A row per setting, in the order of the first result of each."""
+    groups: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        settings = {name: value for name, value in result["config"].items() if name not in INCIDENTAL}
+        groups[str(settings)].append(result)
+    return [row(members) for members in groups.values()]
+
+
+def row(results: list[Result]) -> tuple[str, ...]:
+    config = results[0]["config"]
+    return (
+        Path(config["data"]).name,
+        Path(config["backbone"]).name,
+        str(config["segments"]),
+        str(config["memory"]),
+        str(config["depth"]),
+        str(len(results)),
+        spread(results, "test", "f1"),
+        spread(results, "test_published", "f1"),
+        spread(results, "test", "accuracy"),
+    )
+
+
+def spread(results: list[Result], split: str, metric: str) -> str:
+    """Mean ± sample deviation over seeds; a dash where the split was not measured."""
+    values = [result["metrics"][split][metric] for result in results if split in result["metrics"]]
+    if not values:
+        return "–"
+    if len(values) == 1:
+        return f"{values[0]:.3f} (1 seed)"
+    return f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}"

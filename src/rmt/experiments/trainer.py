@@ -1,0 +1,156 @@
+"""transformers' Trainer, set up for documents: one schedule, two learning rates, early stopping, a log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from transformers import TrainerCallback
+
+from rmt.train.log import MetricsLog
+
+if TYPE_CHECKING:
+    from rmt.experiments.classifier import Classifier
+    from rmt.experiments.finetune import Observer
+    from rmt.experiments.finetune_config import FinetuneConfig
+
+
+def build_trainer(
+    config: FinetuneConfig,
+    classifier: Classifier,
+    rows: dict[str, list[dict[str, Any]]],
+    folder: Path,
+    log: MetricsLog,
+    observer: Observer,
+    device: str,
+) -> Any:
+    """A Trainer that keeps the model with the best F1 on the validation documents."""
+    at_once = min(config.at_once, config.batch)
+    per_epoch = math.ceil(math.ceil(len(rows["train"]) / at_once) / math.ceil(config.batch / at_once))
+    steps = max(1, round(config.epochs * per_epoch))
+    every = min(config.evaluate_every or per_epoch, steps)
+    writes = classifier.writes
+    kind = transformers.Seq2SeqTrainingArguments if writes else transformers.TrainingArguments
+    more = (
+        {"predict_with_generate": True, "generation_max_length": classifier.longest_label + 1}
+        if writes
+        else {}
+    )
+    arguments = kind(
+        output_dir=str(folder),
+        per_device_train_batch_size=at_once,
+        per_device_eval_batch_size=at_once,
+        gradient_accumulation_steps=math.ceil(config.batch / at_once),
+        max_steps=steps,
+        max_grad_norm=config.clip,
+        eval_strategy="steps",
+        save_strategy="steps",
+        eval_steps=every,
+        save_steps=every,
+        logging_steps=min(10, every),
+        save_total_limit=1,
+        load_best_model_at_end=True,
+        metric_for_best_model="f1",
+        greater_is_better=True,
+        bf16=config.precision == "bfloat16" or (config.precision == "auto" and device == "cuda"),
+        use_cpu=device == "cpu",
+        seed=config.seed,
+        report_to=[],
+        disable_tqdm=True,
+        log_level="error",
+        **more,
+    )
+    optimizer = torch.optim.AdamW(groups(classifier.model, config), lr=config.rate)
+    observer.begin(steps)
+    trainer = (transformers.Seq2SeqTrainer if writes else transformers.Trainer)(
+        model=classifier.model,
+        args=arguments,
+        train_dataset=Rows(rows["train"]),
+        eval_dataset=Rows(rows["valid"]),
+        data_collator=collator(classifier),
+        compute_metrics=lambda found: classifier.score(found.predictions, found.label_ids),
+        optimizers=(optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, slope(steps, config.warmup))),
+        callbacks=[transformers.EarlyStoppingCallback(config.patience), Telling(log, observer)],
+    )
+    trainer.remove_callback(transformers.PrinterCallback)
+    trainer.model_accepts_loss_kwargs = False  # else losses of documents are summed over the parts of a batch
+    return trainer
+
+
+class Rows(torch.utils.data.Dataset):
+    """Encoded documents."""
+
+    def __init__(self, rows: Sequence[dict[str, Any]]):
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.rows[index]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+
+def collator(classifier: Classifier) -> Any:
+    if classifier.writes:
+        return transformers.DataCollatorForSeq2Seq(classifier.tokenizer, classifier.model)
+    return transformers.DataCollatorWithPadding(classifier.tokenizer)
+
+
+def groups(model: Any, config: FinetuneConfig) -> list[dict[str, Any]]:
+    """Weights with decay, norms and biases without, memory with its own rate and without decay."""
+    decayed, plain, memory = [], [], []
+    for name, parameter in model.named_parameters():
+        if name.startswith("memory."):
+            memory.append(parameter)
+        else:
+            (decayed if parameter.dim() > 1 else plain).append(parameter)
+    return [
+        {"params": decayed, "weight_decay": config.decay},
+        {"params": plain, "weight_decay": 0.0},
+        {"params": memory, "weight_decay": 0.0, "lr": config.rate * config.memory_rate},
+    ]
+
+
+def slope(steps: int, warmup: float) -> Any:
+    """Up in a line for a share of the steps, then down to zero."""
+    peak = max(1, round(steps * warmup))
+    return lambda step: min((step + 1) / peak, max(0.0, (steps - step) / max(1, steps - peak)))
+
+
+class Telling(TrainerCallback):
+    """Writes metrics.jsonl and tells the observer."""
+
+    def __init__(self, log: MetricsLog, observer: Observer):
+        self.log, self.observer = log, observer
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **rest: Any
+    ) -> None:
+        if not logs or "loss" not in logs:
+            return
+        record = {
+            "step": state.global_step,
+            "epoch": logs["epoch"],
+            "loss": logs["loss"],
+            "rate": logs["learning_rate"],
+        }
+        self.log.write(record)
+        self.observer.logged(record)
+
+    def on_evaluate(
+        self, args: Any, state: Any, control: Any, metrics: dict[str, float], **rest: Any
+    ) -> None:
+        if "eval_f1" not in metrics:
+            return
+        names = ("loss", "accuracy", "f1")
+        found = {name: metrics[f"eval_{name}"] for name in names if f"eval_{name}" in metrics}
+        record = {"step": state.global_step, "split": "valid", **found}
+        self.log.write(record)
+        self.observer.evaluated(record)

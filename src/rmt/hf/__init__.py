@@ -1,0 +1,13 @@
+"""Memory for pretrained models of transformers; importing this teaches the Auto classes to load them."""
+
+from rmt.hf.extra import require_transformers
+
+require_transformers()
+
+from rmt.hf.stepping import OpenSegment, SegmentCache  # noqa: E402
+from rmt.hf.view import SegmentView  # noqa: E402
+from rmt.hf.wrap import add_memory, register  # noqa: E402
+
+register()
+
+__all__ = ["OpenSegment", "SegmentCache", "SegmentView", "add_memory", "register"]

@@ -1,0 +1,230 @@
+"""Decoding token by token: keys and values inside a segment, memory across its border, in constant space."""
+
+# B batch · n new tokens · K cached keys · M memory · D width
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Cache, DynamicCache
+from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
+
+from rmt.core.state import State
+from rmt.errors import ConfigError, DataError
+from rmt.hf.cell import Cell
+from rmt.hf.masks import DENSE, additive
+from rmt.hf.segments import gather
+
+
+class SegmentCache(Cache):
+    """The keys and values of [read ∘ tokens so far] of each row's segment, and the state it started from.
+
+    Tokens never see the write block, so it runs once, when a row's next token needs a new segment. Rows
+    cross their borders each at its own time; columns that no row needs any more are dropped.
+    """
+
+    def __init__(self, model: Any, state: State | None = None):
+        super().__init__(layers=[])
+        require_steppable(model)
+        self.model, self.state = model, state
+        reader = model.reader()
+        self.backbone = super(type(model), model).forward if reader is model else reader.forward
+        self.cell = Cell(self.backbone, model)
+        self.inner = DynamicCache()
+        self.seen = 0
+
+    def stand_in(self, input_ids: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
+        """The backbone's answer to the next tokens (B, n), where padding may be anywhere."""
+        tokens = kwargs["inputs_embeds"] if input_ids is None else self.cell.embedding(input_ids)
+        mask = next((one for one in (*args, kwargs.get("attention_mask")) if isinstance(one, Tensor)), None)
+        exists = torch.ones(tokens.shape[:2], device=tokens.device) if mask is None else mask
+        hidden = self.read(tokens, exists[:, -tokens.shape[1] :].bool())
+        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden, past_key_values=self)
+
+    def read(self, tokens: Tensor, exists: Tensor) -> Tensor:
+        """Read the next tokens (B, n, D) -> (B, n, D), as many segments as they fill."""
+        self.begin(len(tokens))
+        self.seen += tokens.shape[1]
+        order = (~exists).to(torch.uint8).argsort(dim=1, stable=True)  # existing tokens first
+        left, hidden = exists.sum(1), torch.zeros_like(tokens)
+        done = torch.zeros_like(left)
+        while bool((done < left).any()):
+            self.turn_over(done < left)
+            take = torch.minimum(left - done, self.model.settings.segment_length - self.length)
+            place = torch.arange(int(take.max()), device=tokens.device).expand(len(tokens), -1)
+            there = place < take[:, None]
+            source = order.gather(1, (done[:, None] + place).clamp(max=tokens.shape[1] - 1))
+            states = self.advance(gather(tokens, source), there, whole=False)
+            hidden = scatter(hidden, source, states, there)
+            self.length, done = self.length + take, done + take
+        return hidden
+
+    def begin(self, batch: int) -> None:
+        """Start from the given state, or from the initial one."""
+        if self.seen:
+            return
+        if self.state is None:
+            self.state = self.model.initial_state(batch)
+        device = self.state.memory.device
+        self.length = torch.zeros(batch, dtype=torch.long, device=device)  # tokens in a row's segment
+        self.opened = torch.zeros(batch, dtype=torch.bool, device=device)
+        self.segments = torch.zeros(batch, dtype=torch.long, device=device)
+        self.exists = torch.zeros(batch, 0, dtype=torch.bool, device=device)  # (B, K) keys of its segment
+
+    def turn_over(self, wanting: Tensor) -> None:
+        """Close the segments of rows that are full and want to go on, and open new ones."""
+        full = wanting & (self.length == self.model.settings.segment_length)
+        if bool(full.any()):
+            self.write(full)
+        fresh = wanting & ~self.opened
+        if not bool(fresh.any()):
+            return
+        self.segments = self.segments + fresh
+        most = self.model.settings.max_segments
+        if most is not None and int(self.segments.max()) > most:
+            raise DataError(f"the text goes on beyond max_segments={most}; wrap the model with more")
+        self.advance(self.memory(), self.block(fresh), self.cell.layout.blocks)
+        self.opened = self.opened | fresh
+
+    def write(self, rows: Tensor) -> None:
+        """Run the write block of `rows` and forget their tokens."""
+        written = self.advance(self.memory(), self.block(rows), self.cell.layout.blocks)
+        self.forget(rows, State(written, (), self.state.cached))
+
+    def forget(self, rows: Tensor, state: State) -> None:
+        """Let `rows` go on from `state` with a new segment."""
+        self.state = state.where(rows, self.state)
+        self.exists = self.exists & ~rows[:, None]
+        self.length, self.opened = self.length * ~rows, self.opened & ~rows
+        needed = self.exists.any(0)
+        self.exists = self.exists[:, needed]
+        for layer in self.inner.layers:
+            layer.keys, layer.values = layer.keys[:, :, needed], layer.values[:, :, needed]
+
+    def close(self) -> State:
+        """The state after everything that was read; the cache cannot be used any more."""
+        if self.seen:
+            self.write(self.length > 0)
+        return self.state
+
+    def advance(self, embedded: Tensor, exists: Tensor, whole: bool) -> Tensor:
+        """Run the next rows of the axis (B, n, D) against what is cached, and cache them."""
+        size = embedded.shape[1]
+        if size == 0:
+            return embedded
+        among = torch.ones(size, size, dtype=torch.bool, device=embedded.device)
+        new = exists[:, None] & (among if whole else among.tril())
+        visible = torch.cat([self.exists[:, None].expand(-1, size, -1), new], dim=2)  # (B, n, K + n)
+        positions = self.exists.sum(1, keepdim=True) + exists.cumsum(1) - 1
+        output = self.backbone(
+            inputs_embeds=embedded,
+            attention_mask=additive(visible, embedded.dtype),
+            position_ids=positions.clamp(min=0),
+            past_key_values=self.inner,
+            use_cache=True,
+            return_dict=True,
+        )
+        self.exists = torch.cat([self.exists, exists], dim=1)
+        return output.last_hidden_state
+
+    def memory(self) -> Tensor:
+        weight = self.cell.embedding.weight
+        return self.cell.entering(self.state.memory).to(weight.dtype)
+
+    def block(self, rows: Tensor) -> Tensor:
+        """A memory block that exists in some rows: (B,) -> (B, M)."""
+        return rows[:, None].expand(-1, self.model.settings.memory)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self.seen
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Rows in another order, for beam search."""
+        self.inner.reorder_cache(beam_idx)
+        self.exists, self.length = self.exists[beam_idx], self.length[beam_idx]
+        self.opened, self.segments = self.opened[beam_idx], self.segments[beam_idx]
+        self.state = State(self.state.memory[beam_idx], (), self.state.cached[beam_idx])
+
+    def crop(self, tokens_to_remove: int) -> None:
+        raise ConfigError(
+            "tokens cannot be taken back across a segment's border; decode without an assistant"
+        )
+
+    @property
+    def is_compileable(self) -> bool:
+        return False
+
+    @property
+    def is_croppable(self) -> bool:
+        return False
+
+
+class OpenSegment:
+    """A segment of each row read piece by piece, as of a native model: `step(tokens)` …, then `close()`."""
+
+    def __init__(self, model: Any, state: State):
+        self.model, self.cache = model, SegmentCache(model, state)
+        self.cache.begin(len(state.cached))
+
+    def step(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Read the next tokens (B, n); their logits (B, n, V)."""
+        logits: Tensor = self.model.embedding.logits(self.read(tokens, lengths))
+        return logits
+
+    def read(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Read the next tokens (B, n), of which rows may have only their first `lengths` (B,): (B, n, D)."""
+        given = torch.full_like(self.cache.length, tokens.shape[1]) if lengths is None else lengths
+        longest, most = int((self.cache.length + given).max()), self.model.settings.segment_length
+        if longest > most:
+            raise ConfigError(
+                f"a segment of {longest} tokens is longer than segment_length={most}; close it before"
+            )
+        exists = torch.arange(tokens.shape[1], device=tokens.device) < given[:, None]
+        return self.cache.read(self.cache.cell.embedding(tokens), exists)
+
+    def close(self) -> State:
+        """Run the write block and return the state for the next segment; no tokens, no segment."""
+        return self.fork().cache.close()
+
+    def turn(self, rows: Tensor, state: State) -> None:
+        """In these rows (B,), forget the segment and open a new one from `state`; the others go on."""
+        self.cache.forget(rows, state)
+
+    def fork(self) -> OpenSegment:
+        """The same segments, to be read on in another way; tensors are shared, since none is written to."""
+        other = copy(self)
+        other.cache = copy(self.cache)
+        other.cache.inner = copy(self.cache.inner)
+        other.cache.inner.layers = [copy(layer) for layer in self.cache.inner.layers]
+        return other
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is kept for the tokens to come."""
+        layers = self.cache.inner.layers
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in layers if layer.keys is not None)
+
+
+def require_steppable(model: Any) -> None:
+    """Refuse what cannot be read token by token."""
+    if model.settings.alignment != "left":
+        raise ConfigError(
+            f"alignment={model.settings.alignment!r} cannot be decoded: where segments end would depend on "
+            "what is still to come; use alignment='left'"
+        )
+    if model.config._attn_implementation not in DENSE:
+        raise ConfigError(
+            f"attn_implementation={model.config._attn_implementation!r} cannot decode with memory; "
+            "call model.set_attn_implementation('sdpa')"
+        )
+
+
+def scatter(hidden: Tensor, source: Tensor, states: Tensor, wanted: Tensor) -> Tensor:
+    """`hidden` (B, n, D) with `states` at the places `source` (B, m) where `wanted`."""
+    beside = hidden.shape[1]
+    wide = torch.nn.functional.pad(hidden, (0, 0, 0, 1))
+    place = source.masked_fill(~wanted, beside)[..., None].expand_as(states)
+    return wide.scatter(1, place, states.to(hidden.dtype))[:, :beside]

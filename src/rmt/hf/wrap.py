@@ -1,0 +1,193 @@
+"""`add_memory`: a pretrained model as its own subclass with memory, and Auto classes that know it."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import transformers
+from transformers import AutoConfig, PreTrainedModel, modeling_utils
+
+from rmt.config import to_dict
+from rmt.errors import ConfigError
+from rmt.hf.families import FAMILIES, Family, family_of, head_of, longest_segment, reads_last_only
+from rmt.hf.model import DecoderMemory, EncoderMemory, Seq2SeqMemory, WithMemory, signature_of
+from rmt.hf.settings import Settings, layout_of, require_fitting
+
+MIXINS = {"encoder": EncoderMemory, "decoder": DecoderMemory, "seq2seq": Seq2SeqMemory}
+ALIGNMENTS = {"encoder": "right", "decoder": "left", "seq2seq": "right"}  # those of the paper's code
+AUTO = (
+    "AutoModel",
+    "AutoModelForMaskedLM",
+    "AutoModelForCausalLM",
+    "AutoModelForSeq2SeqLM",
+    "AutoModelForSequenceClassification",
+    "AutoModelForTokenClassification",
+    "AutoModelForQuestionAnswering",
+    "AutoModelForMultipleChoice",
+)
+
+
+def add_memory(
+    model: Any,
+    memory: int = 10,
+    segment_length: int | None = None,
+    max_segments: int | None = None,
+    bptt: Any = "full",
+    layout: str | None = None,
+    *,
+    alignment: str | None = None,
+    overlong: str = "error",
+    checkpoint: bool = False,
+    scale: str = "free",
+    special_tokens: Sequence[int] | None = None,
+) -> Any:
+    """The model with recurrent memory: it reads texts of any length, segment after segment.
+
+    Returns a model of class RMT<Class> that shares the weights of `model`, which stays as it is.
+    `segment_length` counts tokens of text only; None is the most that fits beside memory and special tokens.
+    `special_tokens` says how many tokens at the start and at the end of each text are special, and repeated
+    in each segment; None is what the family's tokenizer adds.
+    """
+    if not isinstance(model, PreTrainedModel):
+        raise ConfigError(f"model={type(model).__name__} is not a pretrained model of transformers")
+    if isinstance(model, WithMemory):
+        raise ConfigError(f"{type(model).__name__} has memory already; wrap the model it was made from")
+    family = family_of(model)
+    name = next(iter(family.layouts)) if layout is None else layout
+    prefix, suffix = (family.prefix, family.suffix) if special_tokens is None else special_tokens
+    family = family._replace(prefix=prefix, suffix=suffix)
+    place = layout_of(family, name)
+    settings = Settings(
+        memory=memory,
+        segment_length=max(1, longest_segment(model.config, family, place, memory))
+        if segment_length is None
+        else segment_length,
+        max_segments=max_segments,
+        overlong=overlong,  # type: ignore[arg-type]
+        alignment=alignment or ALIGNMENTS[family.kind],  # type: ignore[arg-type]
+        bptt=bptt,
+        checkpoint=checkpoint,
+        layout=name,
+        scale=scale,  # type: ignore[arg-type]
+        embedding_rms=embedding_rms(model),
+        prefix=prefix,
+        suffix=suffix,
+    )
+    require_possible(model, family, settings)
+    return wrapped(model, settings)
+
+
+def require_possible(model: Any, family: Family, settings: Settings) -> None:
+    """Refuse settings that this model cannot have."""
+    layout = layout_of(family, settings.layout)
+    require_fitting(model.config, family, layout, settings)
+    if settings.memory and layout.after > settings.prefix:
+        raise ConfigError(
+            f"layout={settings.layout!r} puts memory behind the first special token, and special_tokens="
+            f"{(settings.prefix, settings.suffix)} says there is none; use layout='prefix'"
+        )
+    if settings.memory and layout.separator > settings.suffix:
+        raise ConfigError(
+            f"layout={settings.layout!r} needs a special token at the end to separate memory from text; "
+            "use layout='prefix'"
+        )
+    if settings.overlong == "truncate" and not reads_last_only(type(model).__name__, model.config, family):
+        raise ConfigError(
+            f"overlong='truncate' would leave tokens of {type(model).__name__} without an answer; cut the "
+            "texts yourself, or give them in pieces with state="
+        )
+
+
+def embedding_rms(model: Any) -> float:
+    """The root mean square of the token embeddings; 1 where there are shapes only."""
+    weight = model.get_input_embeddings().weight
+    if weight.is_meta:
+        return 1.0
+    return float(weight.detach().float().pow(2).mean().sqrt()) or 1.0
+
+
+def wrapped(model: Any, settings: Settings) -> Any:
+    """A copy of the modules around the same weights, of the class with memory."""
+    register_models(model.config.model_type)
+    config = copy.deepcopy(model.config)  # keeps the attention implementation, which to_dict() would lose
+    config.__class__ = config_class(type(model.config))
+    config.rmt = to_dict(settings)
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    made = copy.deepcopy(model, {**shared, id(model.config): config})
+    made.__class__ = model_class(type(model))
+    modeling_utils._CAN_RECORD_REGISTRY[str(type(made))] = made._can_record_outputs  # as its __init__ would
+    config.architectures = [type(made).__name__]
+    made.add_memory_tokens()
+    return made.train(model.training)
+
+
+@functools.cache
+def config_class(base: type) -> type:
+    """RMT<Config>, whose model type begins with rmt_, so that nobody loads the plain model by mistake."""
+    ignored = [*getattr(base, "keys_to_ignore_at_inference", []), "state"]
+
+    def from_dict(cls: type, *args: Any, **kwargs: Any) -> Any:
+        register_models(base.model_type)
+        return super(made, cls).from_dict(*args, **kwargs)
+
+    fields = {
+        "model_type": f"rmt_{base.model_type}",
+        "keys_to_ignore_at_inference": ignored,
+        "rmt": None,
+        "from_dict": classmethod(from_dict),
+        "__module__": "rmt.hf.models",
+        "__doc__": f"{base.__name__} with the settings of memory in `rmt`.",
+    }
+    made = type(f"RMT{base.__name__}", (base,), fields)
+    return made
+
+
+@functools.cache
+def model_class(base: type) -> type:
+    """RMT<Class>: the class itself with memory."""
+    forward = base.forward
+    signature = inspect.signature(forward)
+    names = list(signature.parameters)[1:]
+
+    def forward_with_memory(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.forward_with_memory(forward, {**dict(zip(names, args, strict=False)), **kwargs})
+
+    forward_with_memory.__name__, forward_with_memory.__doc__ = "forward", forward.__doc__
+    forward_with_memory.__signature__ = signature_of(forward)
+    family = FAMILIES[base.config_class.model_type]
+    fields = {
+        "forward": forward_with_memory,
+        "config_class": config_class(base.config_class),
+        "plain": base,
+        "_can_set_attn_implementation_cached_value": base._can_set_attn_implementation(),
+        "__module__": "rmt.hf.models",
+        "__doc__": f"{base.__name__} with recurrent memory.",
+    }
+    return type(f"RMT{base.__name__}", (MIXINS[family.kind], base), fields)
+
+
+def register() -> None:
+    """Teach `AutoConfig` the families with memory; each one's models follow when it is first met."""
+    for kind in FAMILIES:
+        config = config_class(AutoConfig.for_model(kind).__class__)
+        AutoConfig.register(config.model_type, config, exist_ok=True)
+
+
+@functools.cache
+def register_models(kind: str) -> None:
+    """Teach the other Auto classes the heads of one family."""
+    config = config_class(AutoConfig.for_model(kind).__class__)
+    for name in AUTO:
+        auto = getattr(transformers, name)
+        names = auto._model_mapping._model_mapping
+        known = names.get(kind)
+        known = known[0] if isinstance(known, tuple) else known
+        if known is None or head_of(known) not in FAMILIES[kind].heads:
+            continue
+        made = model_class(getattr(transformers, known))
+        auto.register(config, made, exist_ok=True)
+        names[config.model_type] = made.__name__  # pipelines look here

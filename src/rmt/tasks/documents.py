@@ -1,0 +1,208 @@
+"""Documents with labels, from JSONL, CSV, parquet or folders of texts, with their splits or made ones."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rmt.errors import DataError
+
+SPLITS = {"train": ("train",), "valid": ("valid", "validation", "dev", "val"), "test": ("test",)}
+SHARE = 10  # per cent of the training documents for a split that is not given
+FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+
+
+class Document(NamedTuple):
+    """A text and the name of its class."""
+
+    text: str
+    label: str
+
+
+class Corpus(NamedTuple):
+    """Documents by split; every split whose name begins with `test` is measured."""
+
+    splits: dict[str, list[Document]]
+    labels: list[str]  # sorted; of two, the last is the positive one
+    notes: list[str]  # what was done that nobody asked for
+
+
+class Columns(NamedTuple):
+    """The names of the fields of a row."""
+
+    text: str = "text"
+    label: str = "label"
+    split: str = "split"
+
+
+def read_corpus(place: str | Path, columns: Columns) -> Corpus:
+    """The documents of a file, of a folder with a file per split, or of a folder with a folder per class."""
+    place = Path(place)
+    if not place.exists():
+        raise DataError(f"data={str(place)!r} does not exist; name a file or a folder of documents")
+    if place.is_file():
+        return corpus(by_split(rows(place), place, columns))
+    files = split_files(place)
+    if files:
+        return corpus({split: list(documents(rows(file), file, columns)) for split, file in files.items()})
+    folders = {split: folder for split in SPLITS if (folder := place / split).is_dir()}
+    if folders:
+        return corpus({split: list(labelled_folders(folder)) for split, folder in folders.items()})
+    return corpus({"train": list(labelled_folders(place))})
+
+
+def corpus(splits: dict[str, list[Document]]) -> Corpus:
+    """The splits that are given, and those that are not taken from the training documents."""
+    splits = {split: found for split, found in splits.items() if found}
+    if "train" not in splits:
+        raise DataError(
+            "there are no training documents: give a split named train, or one file without splits"
+        )
+    counts = Counter(document.label for document in splits["train"])
+    if len(counts) < 2:
+        raise DataError(
+            f"all {len(splits['train'])} training documents have the label {next(iter(counts))!r}: there is "
+            "nothing to tell apart; give documents of two classes or more"
+        )
+    missing = [split for split in ("valid", "test") if split not in splits]
+    splits |= divide(splits["train"], missing)
+    notes = [
+        f"{split}: {len(splits[split])} documents, taken from the training documents" for split in missing
+    ]
+    for split, found in splits.items():
+        unseen = {document.label for document in found} - counts.keys()
+        if unseen:
+            raise DataError(f"split {split} has the label {min(unseen)!r}, which no training document has")
+    return Corpus(splits, sorted(counts), notes)
+
+
+def divide(found: list[Document], missing: list[str]) -> dict[str, list[Document]]:
+    """A share of each class for the splits that are missing, the rest to train: the same ones each time."""
+    if not missing:
+        return {"train": found}
+    groups: dict[str, list[Document]] = defaultdict(list)
+    for document in found:
+        groups[document.label].append(document)
+    splits: dict[str, list[Document]] = {split: [] for split in ("train", *missing)}
+    for label, group in sorted(groups.items()):
+        if len(group) <= len(missing):
+            raise DataError(f"label {label!r} has {len(group)} documents: too few to split; give the splits")
+        random.Random(0).shuffle(group)
+        share = max(1, len(group) * SHARE // 100)
+        for number, split in enumerate(missing):
+            splits[split] += group[number * share : (number + 1) * share]
+        splits["train"] += group[len(missing) * share :]
+    return splits
+
+
+def split_files(folder: Path) -> dict[str, Path]:
+    """The files of a folder that are a split each, such as `train.jsonl` or `dev.csv`."""
+    found = {}
+    for split, names in SPLITS.items():
+        there = [folder / f"{name}{ending}" for name in names for ending in FORMATS]
+        if file := next((file for file in there if file.is_file()), None):
+            found[split] = file
+    return found
+
+
+def by_split(found: Iterable[Mapping[str, Any]], file: Path, columns: Columns) -> dict[str, list[Document]]:
+    """The rows of one file; a column `split` says where they belong."""
+    given = list(found)
+    if not given or columns.split not in given[0]:
+        return {"train": list(documents(given, file, columns))}
+    known = {name: split for split, names in SPLITS.items() for name in names}
+    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in given:
+        name = str(row[columns.split])
+        if name not in known:
+            raise DataError(f"{file}: split={name!r} is none of {', '.join(known)}")
+        groups[known[name]].append(row)
+    return {split: list(documents(group, file, columns)) for split, group in groups.items()}
+
+
+def documents(found: Iterable[Mapping[str, Any]], file: Path, columns: Columns) -> Iterator[Document]:
+    """Rows as documents; a missing column or an empty text is an error that names the row."""
+    for number, row in enumerate(found, 1):
+        for column in (columns.text, columns.label):
+            if row.get(column) is None:
+                raise DataError(
+                    f"{file}: row {number} has no column {column!r}; it has {', '.join(map(str, row))}; "
+                    f"name it with --text or --label"
+                )
+        yield document(row[columns.text], row[columns.label], f"{file}: row {number}")
+
+
+def document(text: Any, label: Any, where: str) -> Document:
+    if not str(text).strip():
+        raise DataError(f"{where} has an empty text; remove it")
+    name = str(label).lower() if isinstance(label, bool) else str(label).strip()
+    return Document(str(text), name)
+
+
+def rows(file: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file, by the ending of its name."""
+    readers = {
+        ".jsonl": json_rows,
+        ".json": json_rows,
+        ".csv": csv_rows,
+        ".tsv": csv_rows,
+        ".parquet": parquet_rows,
+    }
+    if file.suffix not in readers:
+        raise DataError(f"{file}: unknown format {file.suffix!r}; use one of {', '.join(FORMATS)}")
+    try:
+        yield from readers[file.suffix](file)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start})") from None
+
+
+def json_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """One JSON object per line, or one list of them."""
+    text = file.read_text(encoding="utf-8")
+    if text.lstrip().startswith("["):
+        try:
+            yield from json.loads(text)
+        except ValueError as error:
+            raise DataError(f"{file} is not JSON ({error})") from None
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{file}: line {number} is not JSON ({error})") from None
+        if not isinstance(row, dict):
+            raise DataError(f"{file}: line {number} is not a JSON object with a text and a label")
+        yield row
+
+
+def csv_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """Rows with a header, separated by commas, or tabs in a .tsv."""
+    csv.field_size_limit(1 << 30)
+    with file.open(encoding="utf-8", newline="") as lines:
+        yield from csv.DictReader(lines, delimiter="\t" if file.suffix == ".tsv" else ",")
+
+
+def parquet_rows(file: Path) -> Iterator[dict[str, Any]]:
+    try:
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise DataError(f"{file}: reading parquet needs pyarrow: pip install pyarrow") from None
+    yield from parquet.read_table(file).to_pylist()
+
+
+def labelled_folders(place: Path) -> Iterator[Document]:
+    """Texts in a folder per class."""
+    files = sorted(place.glob("*/*.txt"))
+    if not files:
+        raise DataError(
+            f"{place} has no documents: neither train.jsonl or such, nor a folder per class with .txt files"
+        )
+    for file in files:
+        yield document(file.read_text(encoding="utf-8"), file.parent.name, str(file))

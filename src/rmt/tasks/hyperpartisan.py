@@ -1,0 +1,81 @@
+"""Hyperpartisan news (SemEval-2019 task 4, by article): the published split, and one that does not leak.
+
+Of the 65 test articles of the published split, 51 are also in its training set and 7 in its development set.
+The clean test set has the 7 that are in neither, and the 58 articles that are in no split: 65 again. Training
+and development sets are the published ones for both, so one trained model is measured on both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from xml.etree import ElementTree
+
+from rmt.errors import DataError
+from rmt.tasks.documents import Corpus, Document
+
+ARTICLES = "articles-training-byarticle-20181122.xml"
+TRUTH = "ground-truth-training-byarticle-20181122.xml"
+PUBLISHED = "hp-splits.json"
+COUNT = 645
+
+Ids = dict[str, list[int]]
+
+
+def read_hyperpartisan(folder: str | Path) -> Corpus:
+    """The articles by split: train, valid, test (clean) and, where hp-splits.json is, test_published."""
+    folder = Path(folder)
+    for name in (ARTICLES, TRUTH):
+        if not (folder / name).exists():
+            raise DataError(
+                f"path={str(folder)!r} has no {name}: it is part of SemEval-2019 task 4 "
+                "(https://zenodo.org/record/1489920), to be unpacked there"
+            )
+    articles = read_articles(folder)
+    ids, notes = clean_ids(), []
+    if (folder / PUBLISHED).exists():
+        published = json.loads((folder / PUBLISHED).read_text())
+        ids["test_published"] = published["test"]
+        notes.append("test is the clean split; test_published has 51 articles of the training set in it")
+    else:
+        notes.append(f"test is the clean split; for the published one put {PUBLISHED} into {folder}")
+    return Corpus(
+        {split: [articles[one] for one in some] for split, some in ids.items()}, ["false", "true"], notes
+    )
+
+
+def read_articles(folder: Path) -> dict[int, Document]:
+    """All articles by their number: the text without its markup, as published by the task."""
+    labels = {one.get("id"): one.get("hyperpartisan") for one in parse(folder / TRUTH)}
+    found = {}
+    for one in parse(folder / ARTICLES):
+        key = one.get("id") or ""
+        text = " ".join("".join(one.itertext()).split())
+        found[int(key)] = Document(text, str(labels[key]))
+    if len(found) != COUNT:
+        raise DataError(f"{folder / ARTICLES} has {len(found)} articles, not {COUNT}; unpack it again")
+    return found
+
+
+def parse(file: Path) -> ElementTree.Element:
+    try:
+        return ElementTree.parse(file).getroot()
+    except ElementTree.ParseError as error:
+        raise DataError(f"{file} is damaged ({error}); unpack it again") from None
+
+
+def clean_ids() -> Ids:
+    """The clean split, as shipped."""
+    text = resources.files("rmt.tasks").joinpath("hyperpartisan_clean.json").read_text()
+    ids: Ids = json.loads(text)
+    return ids
+
+
+def cleaned(published: Mapping[str, Sequence[int]]) -> Ids:
+    """The clean split, made from the published one."""
+    train, valid = set(published["train"]), set(published["dev"])
+    used = train | valid | set(published["test"])
+    test = (set(published["test"]) - train - valid) | (set(range(COUNT)) - used)
+    return {"train": sorted(train), "valid": sorted(valid), "test": sorted(test)}

@@ -1,0 +1,350 @@
+"""`rmt finetune`, `rmt predict` and `rmt info`, called as a user calls them, with a tiny backbone."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.cli.command import rmt
+from tests.hf.tokens import tokenizer
+from tests.hf.zoo import plain
+
+ROOT = Path(__file__).parents[2]
+TINY = "--segments 3 --memory 2 --segment_length 8 --epochs 2 --batch 8 --at_once 4 --rate 1e-2 --device cpu"
+TEMPLATES = {"bert": "[CLS] $A [SEP]", "t5": "$A [SEP]", "gpt2": "$A"}
+HEADS = {"bert": "Model", "gpt2": "Model", "t5": "ForConditionalGeneration"}
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    torch.set_default_dtype(torch.float32)
+    monkeypatch.chdir(tmp_path)
+
+
+def backbone(name="bert"):
+    """A folder with a tiny model and its tokenizer."""
+    plain(name, HEADS[name], vocab_size=len(tokenizer())).float().save_pretrained(name)
+    tokenizer(template=TEMPLATES[name]).save_pretrained(name)
+    return name
+
+
+def documents(count=40, words=20, seed=0):
+    """Texts whose first word is their label."""
+    draw = random.Random(seed)
+    for number in range(count):
+        label = ("false", "true")[number % 2]
+        rest = draw.choices(["the", "film", "was", "and", "very", "dull"], k=draw.randint(4, words))
+        yield {"text": f"{'good' if label == 'true' else 'bad'} {' '.join(rest)}", "label": label}
+
+
+def write(name, rows):
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return name
+
+
+def test_a_run_leaves_a_folder_that_predicts(capsys):
+    command = f"finetune {write('data.jsonl', documents())} --backbone {backbone()} {TINY} --out run"
+    code, out, err = rmt(capsys, command)
+    assert (code, err) == (0, "")
+    assert "test: 4 documents, taken from the training documents" in out
+    assert "seed 0  step 4  loss" in out
+    assert sorted(file.name for file in Path("run").iterdir()) == [
+        "config.yaml",
+        "metrics.jsonl",
+        "model",
+        "result.json",
+    ]
+    result = json.loads(Path("run/result.json").read_text())
+    needed = (
+        "task model recipe metric value split seed steps seconds samples config environment metrics labels"
+    )
+    assert set(needed.split()) <= result.keys()
+    assert result["labels"] == ["false", "true"]
+    assert {"accuracy", "f1"} == result["metrics"]["test"].keys()
+
+    again = rmt(capsys, command)
+    assert again.code == 0
+    assert "already finished: run" in again.out
+    other = rmt(capsys, command.replace("--memory 2", "--memory 3"))
+    assert other.code == 2
+    assert "holds a run with memory=2, not 3" in other.err
+
+    listed = json.loads(rmt(capsys, "runs . --json").out)
+    assert (listed["task"], listed["model"], listed["recipe"]) == ("data.jsonl", "bert", "finetune")
+    assert listed["value"] == result["value"]
+
+    Path("one.txt").write_text("good film " * 50)
+    predicted = rmt(capsys, "predict run one.txt data.jsonl --device cpu")
+    assert predicted.code == 0
+    assert "1 documents are longer than 3 segments of 8 tokens: 76 tokens are not read" in predicted.err
+    rows = [line.split("\t") for line in predicted.out.splitlines()]
+    assert [row[0] for row in rows][:2] == ["one.txt", "data.jsonl:1"]
+    assert {row[1] for row in rows} <= {"true", "false"}
+    assert all(0.5 <= float(row[2]) <= 1 for row in rows)
+    found = rmt(capsys, "predict run one.txt --json --device cpu").out
+    assert json.loads(found)["label"] == rows[0][1]
+
+
+def test_memory_learns_a_label_that_only_the_first_segment_says(capsys):
+    rows = list(documents(60, words=22))
+    command = f"finetune {write('data.jsonl', rows)} --backbone {backbone()} {TINY} --alignment left"
+    assert rmt(capsys, f"{command} --epochs 30 --evaluate_every 60 --quiet --out run").code == 0
+    assert json.loads(Path("run/result.json").read_text())["metrics"]["valid"]["accuracy"] == 1
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
+def test_decoders_and_encoder_decoders_classify_too(capsys, name):
+    data = write("data.jsonl", documents())
+    code, _, err = rmt(capsys, f"finetune {data} --backbone {backbone(name)} {TINY} --out run")
+    assert (code, err) == (0, "")
+    Path("one.txt").write_text("good film was dull")
+    label, score = rmt(capsys, "predict run one.txt --device cpu").out.strip().split("\t")[1:]
+    assert 0 <= float(score) <= 1
+    assert name == "t5" or label in ("true", "false")
+
+
+def test_a_generated_text_that_is_no_label_counts_as_wrong():
+    from rmt.experiments.classifier import make_classifier
+
+    classifier = make_classifier(backbone("t5"), None, ["false", "true"], memory=2, segment_length=8)
+    assert [classifier.named(text) for text in ("true", " false ", "truth", "")] == [1, 0, -1, -1]
+    true, false, other = (classifier.tokenizer(word).input_ids for word in ("true", "false", "film"))
+    labels = torch.tensor([true, false, true, false]).numpy()
+    made = torch.tensor([true, other, other, false]).numpy()
+    assert classifier.score(made, labels) == {"accuracy": 0.5, "f1": pytest.approx(2 / 3)}
+
+
+def test_several_seeds_give_a_mean(capsys):
+    data = write("data.jsonl", documents())
+    code, out, _ = rmt(capsys, f"finetune {data} --backbone {backbone()} {TINY} --seeds 2 --out run --quiet")
+    assert code == 0
+    assert out.splitlines()[-1].startswith("test: F1 0.")
+    assert out.splitlines()[-1].endswith("over 2 seeds")
+    table = rmt(capsys, "report run").out.splitlines()
+    assert table[0].startswith("| data | backbone | segments | memory | depth | seeds | F1, test")
+    assert table[2].startswith("| data.jsonl | bert | 3 | 2 | full | 2 | 0.")
+    assert " ± " in table[2]
+    assert Path("run/seed_0/result.json").exists()
+    assert Path("run/seed_1/result.json").exists()
+
+
+def test_a_batch_in_parts_is_the_batch(capsys):
+    data, name = write("data.jsonl", documents()), backbone()
+    losses = []
+    for at_once in (2, 8):
+        command = (
+            f"finetune {data} --backbone {name} {TINY} --epochs 0.5 --at_once {at_once} --out run{at_once}"
+        )
+        assert rmt(capsys, command).code == 0
+        lines = [json.loads(line) for line in Path(f"run{at_once}/metrics.jsonl").read_text().splitlines()]
+        losses.append([line["loss"] for line in lines if "rate" in line])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(capsys):
+    data, name = write("data.jsonl", documents()), backbone()
+    command = f"finetune {data} --backbone {name} {TINY} --epochs 3 --out"
+    assert rmt(capsys, f"{command} whole").code == 0
+    script = (
+        "import os, signal, sys, transformers\n"
+        "from rmt.experiments import trainer\n"
+        "class Kill(trainer.Telling):\n"
+        "    def on_step_begin(self, args, state, control, **rest):\n"
+        "        if state.global_step == 6: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "trainer.Telling = Kill\n"
+        "from rmt.cli.main import main\n"
+        f"main({f'{command} killed'.split()!r})\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
+    assert not Path("killed/result.json").exists()
+    code, out, _ = rmt(capsys, f"{command} killed")
+    assert code == 0
+    assert "going on from step 4" in out
+    whole, resumed = (json.loads(Path(run, "result.json").read_text()) for run in ("whole", "killed"))
+    assert resumed["metrics"] == whole["metrics"]
+    assert resumed["steps"] == whole["steps"]
+    lines = [
+        [json.loads(line) for line in Path(run, "metrics.jsonl").read_text().splitlines()]
+        for run in ("whole", "killed")
+    ]
+    assert lines[0] == lines[1]
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "json", "folder", "splits", "column"])
+def test_every_format_of_documents_is_read(capsys, form):
+    import csv
+
+    from rmt.tasks.documents import Columns, read_corpus
+
+    rows = list(documents(30))
+    if form in ("csv", "tsv"):
+        with Path(f"data.{form}").open("w", newline="") as file:
+            table = csv.DictWriter(file, ["text", "label"], delimiter="," if form == "csv" else "\t")
+            table.writeheader()
+            table.writerows(rows)
+    elif form == "json":
+        Path("data.json").write_text(json.dumps(rows))
+    elif form == "column":
+        write("data.column", [])
+        named = [
+            {**row, "split": ["train", "dev", "test"][number % 3 if number > 9 else 0]}
+            for number, row in enumerate(rows)
+        ]
+        Path("data.column").unlink()
+        write("data.jsonl", named)
+    elif form == "splits":
+        Path("data.splits").mkdir()
+        for split, some in (("train", rows[:20]), ("validation", rows[20:25]), ("test", rows[25:])):
+            write(f"data.splits/{split}.jsonl", some)
+    else:
+        for number, row in enumerate(rows):
+            place = Path("data.folder", row["label"])
+            place.mkdir(parents=True, exist_ok=True)
+            (place / f"{number}.txt").write_text(row["text"])
+    found = read_corpus("data.jsonl" if form == "column" else f"data.{form}", Columns())
+    assert found.labels == ["false", "true"]
+    assert sum(map(len, found.splits.values())) == 30
+    assert {document.text for some in found.splits.values() for document in some} == {
+        row["text"] for row in rows
+    }
+    assert list(found.splits) == ["train", "valid", "test"]
+    assert bool(found.notes) == (form not in ("splits", "column"))
+
+
+def test_parquet_is_read_or_its_reader_is_named():
+    from rmt.errors import DataError
+    from rmt.tasks.documents import Columns, read_corpus
+
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        Path("data.parquet").write_bytes(b"PAR1")
+        with pytest.raises(DataError, match="reading parquet needs pyarrow"):
+            read_corpus("data.parquet", Columns())
+        return
+    parquet.write_table(pyarrow.Table.from_pylist(list(documents(30))), "data.parquet")
+    assert sum(map(len, read_corpus("data.parquet", Columns()).splits.values())) == 30
+
+
+def test_an_automatic_split_is_the_same_each_time_and_keeps_the_classes():
+    from rmt.tasks.documents import Columns, read_corpus
+
+    name = write("data.jsonl", documents(100))
+    one, two = (read_corpus(name, Columns()).splits for _ in range(2))
+    assert one == two
+    assert {split: len(some) for split, some in one.items()} == {"train": 80, "valid": 10, "test": 10}
+    for some in one.values():
+        assert sum(document.label == "true" for document in some) * 2 == len(some)
+
+
+GOOD = list(documents(20))
+BAD = {
+    "no column": (
+        [{"body": "good film", "label": "a"}],
+        "",
+        "row 1 has no column 'text'; it has body, label; name it with --text or --label",
+    ),
+    "no label": ([{"text": "good film"}], "", "row 1 has no column 'label'; it has text"),
+    "empty text": ([*GOOD, {"text": "  ", "label": "true"}], "", "row 21 has an empty text; remove it"),
+    "one class": (
+        [row for row in GOOD if row["label"] == "true"],
+        "",
+        "all 10 training documents have the label 'true'",
+    ),
+    "no JSON": (None, "", "line 1 is not JSON"),
+    "memory": (
+        GOOD,
+        "--memory 62",
+        "memory=62 leaves no room for text: it takes 65 of the model's 64 positions",
+    ),
+    "segments": (GOOD, "--segments 0", "segments=0 must be above 0"),
+    "no memory": (GOOD, "--memory 0", "segments=3 with memory=0"),
+    "overlong": (GOOD, "--segments 1 --overlong error", "documents are longer than 1 segments of 8 tokens"),
+    "number": (GOOD, "--rate fast", "rate='fast' is not a number"),
+    "layout": (GOOD, "--layout causal", "unknown layout 'causal'; choose from: paper, prefix"),
+    "device": (GOOD, "--device tpu", "device='tpu' is not one of: auto, cpu, cuda"),
+    "path": (GOOD, "--path here", "path='here' has no effect with a file or folder as DATA"),
+    "seeds": (GOOD, "--seeds 0", "seeds=0 must be at least 1"),
+    "option": (GOOD, "--segmets 3", "unknown argument '--segmets'; did you mean '--segments'?"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_clear_line(capsys, case):
+    rows, more, message = BAD[case]
+    data = write("data.jsonl", rows or [])
+    if rows is None:
+        Path(data).write_text("text,label\n")
+    code, _, err = rmt(capsys, f"finetune {data} --backbone {backbone()} {TINY} {more} --out run")
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    assert not Path("run").exists()
+
+
+def test_a_missing_tokenizer_backbone_or_file_is_one_clear_line(capsys):
+    data, name = write("data.jsonl", GOOD), backbone()
+    for file in Path(name).glob("tokenizer*"):
+        file.unlink()
+    for command, message in (
+        (f"finetune {data} --backbone {name} {TINY}", "tokenizer='bert' cannot be loaded"),
+        (f"finetune {data} --backbone ./nowhere {TINY}", "backbone='./nowhere' cannot be loaded"),
+        (f"finetune {data} {TINY}", "backbone is missing: name a pretrained model with --backbone"),
+        (f"finetune nothing.csv --backbone {name} {TINY}", "data='nothing.csv' does not exist"),
+        (f"finetune --backbone {name} {TINY}", "DATA is missing"),
+        (f"finetune hyperpartisan --backbone {name} {TINY}", "hyperpartisan needs --path"),
+        (
+            f"finetune hyperpartisan --path . --backbone {name} {TINY}",
+            "path='.' has no articles-training-byarticle",
+        ),
+        ("predict nothing one.txt", "file 'one.txt' does not exist"),
+        (f"predict nothing {data}", "run 'nothing' has no model yet"),
+        ("predict nothing", "FILES are missing"),
+        ("info ./nowhere", "backbone='./nowhere' cannot be loaded"),
+        (f"info {name} --memory -1", "memory=-1 must be at least 0"),
+    ):
+        code, _, err = rmt(capsys, command)
+        assert code == 2, command
+        assert message in err
+        assert "Traceback" not in err
+
+
+def test_a_text_of_a_hundred_thousand_tokens_is_learned_from(capsys):
+    rows = [*GOOD, {"text": "good film " * 50_000, "label": "true"}]
+    data = write("data.jsonl", rows)
+    code, _, err = rmt(capsys, f"finetune {data} --backbone {backbone()} {TINY} --epochs 1 --out run")
+    assert code == 0
+    assert "99976 of" in err
+    assert "tokens are dropped" in err
+
+
+def test_info_says_what_memory_would_be(capsys):
+    code, out, err = rmt(capsys, f"info {backbone()}")
+    assert (code, err) == (0, "")
+    lines = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert lines["layout"] == "paper: [CLS] mem×10 [SEP] text [SEP]; possible: paper, prefix"
+    assert lines["limit"] == "64 positions"
+    assert lines["segment"].startswith("51 tokens of text")
+    assert lines["memory"] == "10 × 16 = 160 parameters"
+    out = rmt(capsys, f"info {backbone('gpt2')} --memory 4 --layout causal").out
+    assert "causal: mem×4 text mem×4; possible: paper, causal" in out
+    assert "causal throughout" in out
+
+
+def test_the_settings_can_come_from_a_file_and_be_printed(capsys):
+    Path("settings.yaml").write_text("backbone: somewhere\nmemory: 7\n")
+    code, out, _ = rmt(capsys, "finetune data.csv --config settings.yaml --segments 2 --print_config")
+    assert code == 0
+    assert "memory: 7\n" in out
+    assert "segments: 2\n" in out
+    assert "data: data.csv\n" in out

@@ -1,0 +1,72 @@
+"""Hyperpartisan news: the files of the task, the published split, and the one that does not leak."""
+
+import json
+
+import pytest
+
+from rmt.errors import DataError
+from rmt.tasks.hyperpartisan import ARTICLES, COUNT, PUBLISHED, TRUTH, clean_ids, cleaned, read_hyperpartisan
+
+
+def write_task(folder, count=COUNT):
+    """The task's two files with made-up articles."""
+    articles = "".join(
+        f'<article id="{number:07d}" title="T"><p>Text  {number} <a href="x">and</a> more</p></article>'
+        for number in range(count)
+    )
+    truth = "".join(
+        f'<article hyperpartisan="{str(number % 3 == 0).lower()}" id="{number:07d}"/>'
+        for number in range(count)
+    )
+    for name, body in ((ARTICLES, articles), (TRUTH, truth)):
+        (folder / name).write_text(f'<?xml version="1.0"?><articles>{body}</articles>')
+    return folder
+
+
+def published():
+    """A split that leaks as the published one does: 51 of its test articles in train, 7 in dev."""
+    ids = clean_ids()
+    leaking = ids["train"][:51] + ids["valid"][:7] + ids["test"][:7]
+    return {"train": ids["train"], "dev": ids["valid"], "test": leaking}
+
+
+def test_the_clean_split_is_disjoint_and_has_the_published_sizes():
+    ids = clean_ids()
+    assert {split: len(some) for split, some in ids.items()} == {"train": 516, "valid": 64, "test": 65}
+    assert len({one for some in ids.values() for one in some}) == COUNT
+
+
+def test_the_clean_split_is_made_from_the_published_one():
+    assert cleaned(published()) == clean_ids()
+
+
+def test_articles_are_read_without_markup_and_measured_on_both_splits(tmp_path):
+    (write_task(tmp_path) / PUBLISHED).write_text(json.dumps(published()))
+    corpus = read_hyperpartisan(tmp_path)
+    assert {split: len(some) for split, some in corpus.splits.items()} == {
+        "train": 516,
+        "valid": 64,
+        "test": 65,
+        "test_published": 65,
+    }
+    first = clean_ids()["train"][0]
+    assert corpus.splits["train"][0] == (f"Text {first} and more", str(first % 3 == 0).lower())
+    assert corpus.labels == ["false", "true"]
+    assert len(set(corpus.splits["train"]) & set(corpus.splits["test_published"])) == 51
+    assert not set(corpus.splits["train"]) & set(corpus.splits["test"])
+
+
+def test_without_the_published_split_the_clean_one_is_enough(tmp_path):
+    corpus = read_hyperpartisan(write_task(tmp_path))
+    assert list(corpus.splits) == ["train", "valid", "test"]
+    assert "hp-splits.json" in corpus.notes[0]
+
+
+def test_missing_or_damaged_files_are_named(tmp_path):
+    with pytest.raises(DataError, match="has no articles-training-byarticle"):
+        read_hyperpartisan(tmp_path)
+    with pytest.raises(DataError, match="has 5 articles, not 645"):
+        read_hyperpartisan(write_task(tmp_path, 5))
+    (tmp_path / ARTICLES).write_text("<articles><article>")
+    with pytest.raises(DataError, match="is damaged"):
+        read_hyperpartisan(tmp_path)
