@@ -80,7 +80,7 @@ def last_loss(model: SegmentModel, cut_after: int | None) -> Tensor:
     segments = random_segments()
     state = model.initial_state(segments[0].shape[0])
     for number, tokens in enumerate(segments):
-        logits, state, _ = model(tokens, state)
+        logits, state = model(tokens, state)[:2]
         if number == cut_after:
             state = state.detach()
     return functional(logits)

@@ -103,7 +103,7 @@ def read_alone(model: SegmentModel, padding: str, row: int) -> list[tuple[Tensor
         tokens = existing(tokens, number, row, padding)
         logits = torch.empty(1, 0, VOCABULARY)
         if tokens.shape[1]:
-            logits, state, _ = model(tokens, state)
+            logits, state = model(tokens, state)[:2]
         outputs.append((logits, state))
     return outputs
 
