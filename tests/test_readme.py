@@ -105,7 +105,9 @@ def test_the_sentence_on_the_other_tasks_is_what_was_measured() -> None:
     assert max(result["steps"] for result in ours) == 5000
 
 
-@pytest.mark.parametrize("name", ["algorithmic", "algorithmic-scaled-init", "retrieval-quadratic"])
+@pytest.mark.parametrize(
+    "name", ["algorithmic", "algorithmic-scaled-init", "retrieval-quadratic", "text-small"]
+)
 def test_a_result_has_everything_that_makes_it_a_result(name: str) -> None:
     needed = {
         "config",
@@ -128,7 +130,8 @@ def test_a_result_has_everything_that_makes_it_a_result(name: str) -> None:
 def test_the_table_of_the_results_page_is_what_the_report_prints(capsys: pytest.CaptureFixture[str]) -> None:
     from rmt.cli.main import main
 
-    page = (ROOT / "results/algorithmic.md").read_text()
-    for name in ("algorithmic", "algorithmic-scaled-init", "retrieval-quadratic"):
+    pages = [(ROOT / f"results/{name}.md").read_text() for name in ("algorithmic", "language-modelling")]
+    page = "\n".join(pages)
+    for name in ("algorithmic", "algorithmic-scaled-init", "retrieval-quadratic", "text-small"):
         assert main(["report", str(ROOT / f"results/{name}.jsonl")]) == 0
         assert capsys.readouterr().out.strip() in page
