@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -30,11 +30,17 @@ class SegmentAttention(NamedTuple):
     weights: Tensor  # (N, H, Q, K)
     spans: Spans
     tokens: Tensor  # (L,)
-    predicted: Tensor  # (L,) the likeliest next token at each place, every token before it being given
+    predicted: Tensor  # (L,) the likeliest next token at each place, given those before; (0,) = predicts none
 
     def block(self, query: str, key: str) -> Tensor:
         """How one span looks at another, such as `block("write", "tokens")`: (N, H, rows, columns)."""
         return self.weights[:, :, rows(self.spans, query), place(self.spans, key)]
+
+    def labels(self, words: Sequence[str]) -> list[str]:
+        """What stands at each query: memory by its slots, tokens by their `words`, such as a tokenizer's."""
+        read = [f"read {slot + 1}" for slot in range(self.spans.read)]
+        write = [f"write {slot + 1}" for slot in range(self.spans.write)]
+        return [*read, *words, *write]
 
 
 class SegmentBatch(NamedTuple):
@@ -46,8 +52,11 @@ class SegmentBatch(NamedTuple):
     predicted: Tensor  # (B, L)
 
 
-def capture(model: Cell, tokens: Tensor, length: int) -> list[SegmentAttention]:
-    """The attention of every segment of one sequence (T,), in segments of `length` tokens."""
+def capture(model: Cell, tokens: Tensor, length: int | None = None) -> list[SegmentAttention]:
+    """The attention of every segment of one sequence (T,), in segments of `length` tokens.
+
+    A model that cuts its texts itself takes no length: `capture(rmt.hf.AttentionView(model), tokens)`.
+    """
     if tokens.dim() != 1:
         raise ConfigError(
             f"tokens of shape {tuple(tokens.shape)} are not one sequence; give (T,), or use capture_mean"
@@ -58,7 +67,7 @@ def capture(model: Cell, tokens: Tensor, length: int) -> list[SegmentAttention]:
     ]
 
 
-def capture_mean(model: Cell, tokens: Tensor, length: int) -> list[SegmentAttention]:
+def capture_mean(model: Cell, tokens: Tensor, length: int | None = None) -> list[SegmentAttention]:
     """The same for sequences (B, T), the attention averaged over them: what a head does whatever is read.
 
     Tokens and predictions are those of the first sequence.
@@ -70,18 +79,33 @@ def capture_mean(model: Cell, tokens: Tensor, length: int) -> list[SegmentAttent
 
 
 @torch.no_grad()
-def passing(model: Cell, tokens: Tensor, length: int) -> Iterator[SegmentBatch]:
+def passing(model: Cell, tokens: Tensor, length: int | None = None) -> Iterator[SegmentBatch]:
     """One segment after the other of a batch (B, T); nothing of it stays but what the caller keeps."""
-    if length < 1 or tokens.numel() == 0:
-        raise ConfigError(
-            f"length={length} and tokens of shape {tuple(tokens.shape)} make no segment; give at least 1 each"
-        )
-    state = model.initial_state(len(tokens))
-    for segment in tokens.split(length, dim=1):
+    segments, state = cut(model, tokens, length), model.initial_state(len(tokens))
+    for segment in segments:
         output = model(segment, state, attention=True)
         weights = torch.stack(output.attention, dim=1)
         yield SegmentBatch(weights, model.spans(segment.shape[1]), segment, output.logits.argmax(-1))
         state = output.state
+
+
+def cut(model: Any, tokens: Tensor, length: int | None) -> Sequence[Tensor]:
+    """The segments of a batch (B, T): those of a model that knows its own, or so long ones."""
+    if (length is not None and length < 1) or tokens.numel() == 0:
+        raise ConfigError(
+            f"length={length} and tokens of shape {tuple(tokens.shape)} make no segment; give at least 1 each"
+        )
+    own, name = getattr(model, "segments", None), type(model).__name__
+    if not hasattr(model, "spans"):
+        raise ConfigError(
+            f"{name} tells no spans; if it is a wrapped model, give rmt.hf.AttentionView(model)"
+        )
+    if own is None and length is None:
+        raise ConfigError(f"{name} does not cut texts itself; give the length of a segment")
+    if own is not None and length is not None:
+        raise ConfigError(f"length={length} has no effect, {name} cuts texts itself; leave it out")
+    segments: Sequence[Tensor] = tokens.split(length, dim=1) if own is None else own(tokens)
+    return segments
 
 
 def place(spans: Spans, name: str) -> slice:

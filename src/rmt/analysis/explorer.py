@@ -97,12 +97,7 @@ def segments_data(
 
 def kept(model: Any, segment: SegmentAttention, words: Sequence[str]) -> list[str]:
     """Labels of the rows of a segment that go into the cache, in order."""
-    _, read, _, write = segment.spans
-    labels = [
-        *(f"read {slot + 1}" for slot in range(read)),
-        *spelled(segment.tokens, words),
-        *(f"write {slot + 1}" for slot in range(write)),
-    ]
+    labels = segment.labels(spelled(segment.tokens, words))
     numbers = model.cache.kept(torch.arange(len(labels))[None, :, None], segment.spans)
     return [labels[number] for number in numbers.flatten().tolist()]
 
