@@ -11,12 +11,12 @@ import argparse
 import json
 import statistics
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from step_time import update_times
 
 from rmt.core.presets import PRESETS
 from rmt.experiments.recipe import resolve
@@ -60,17 +60,6 @@ def config_of(size: str, model: str, data: str, **settings: Any) -> Any:
     return resolve({**given, "precision": "bf16-mixed"})
 
 
-def measured(trainer: Trainer, steps: int) -> list[float]:
-    """Milliseconds of updates, after those that compile and record."""
-    times = []
-    for _ in range(4 + steps):
-        start = time.perf_counter()
-        for update in trainer.updates():
-            float(update.loss)
-        times.append(1000 * (time.perf_counter() - start))
-    return times[4:]
-
-
 def sizes(folder: Path, models: list[str]) -> None:
     print("| size | model | parameters | tokens per update | ms per update | peak GiB | resumed = went on |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
@@ -80,7 +69,7 @@ def sizes(folder: Path, models: list[str]) -> None:
             clear()
             config = config_of(size, model, data)
             trainer = Trainer(config, build_task(config.task))
-            times = measured(trainer, 10)
+            times = update_times(trainer, 10)
             peak = torch.cuda.max_memory_allocated() / 2**30 if ON_GPU else float("nan")
             same = resumes(trainer, config, folder / "checkpoint")
             count = sum(parameter.numel() for parameter in trainer.model.parameters())

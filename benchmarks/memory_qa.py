@@ -123,7 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", required=True, help="folder with babi/ and books/")
+    parser.add_argument("--data", help="folder with babi/ and books/; without it there is nothing to do")
     parser.add_argument("--out", default="runs/memory-qa")
     parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"])
     parser.add_argument("--qa", type=int, default=1)
@@ -138,6 +138,9 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--small", action="store_true", help="a model for a CPU")
     arguments = parser.parse_args()
+    if arguments.data is None:
+        print("skipped: name the folder with bAbI and the novels with --data")
+        return
     records = []
     for seed in arguments.seeds:
         for model in arguments.models.split(","):

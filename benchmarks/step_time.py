@@ -22,7 +22,11 @@ def step_times(model: str, size: str, compile: str, steps: int) -> list[float]:
     """Milliseconds of each of `steps` steps on copy in three segments (small) or copy-24 in nine (paper)."""
     task = {"name": "copy", "length": 24, "segments": 9} if size == "paper" else {"name": "copy"}
     config = resolve({"task": task, "preset": model, "size": size, "compile": compile})
-    trainer = Trainer(config, build_task(config.task))
+    return update_times(Trainer(config, build_task(config.task)), steps)
+
+
+def update_times(trainer: Trainer, steps: int) -> list[float]:
+    """Milliseconds of `steps` batches, after those that compile and record."""
     times = []
     for _ in range(4 + steps):
         start = time.perf_counter()

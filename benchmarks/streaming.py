@@ -174,7 +174,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["flat", "compare"])
+    parser.add_argument("what", choices=["flat", "compare"], nargs="?", default="flat")
     parser.add_argument("--tokens", type=int, default=1_000_000, help="flat: in all; compare: at most")
     parser.add_argument("--segment", type=int, default=128, help="tokens per segment")
     parser.add_argument("--size", choices=list(SIZES), default="tiny")

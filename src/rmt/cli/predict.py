@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,11 +77,9 @@ def labelled(arguments: Any, documents: Sequence[str]) -> Iterator[tuple[str, fl
     settings = classifier.model.settings
     classifier.model.to(device_of(arguments.device))
     for start in range(0, len(documents), arguments.batch):
-        some = documents[start : start + arguments.batch]
-        over = classifier.too_long([dict(classifier.tokenizer(text, truncation=False)) for text in some])
+        some = [classifier.tokens(text) for text in documents[start : start + arguments.batch]]
+        over = classifier.too_long(some)
         if over:
-            import sys
-
             print(
                 f"rmt: {len(over)} documents are longer than {settings.max_segments} segments of "
                 f"{settings.segment_length} tokens: {sum(over)} tokens are not read",

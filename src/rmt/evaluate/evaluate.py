@@ -14,6 +14,7 @@ from rmt.core.model import SegmentModel
 from rmt.core.unroll import unroll
 from rmt.errors import ConfigError
 from rmt.evaluate.generate import generate
+from rmt.infer.reader import reading
 from rmt.tasks.task import Batch, Task
 
 
@@ -47,14 +48,12 @@ def evaluate(
     `accuracy` and `sequence_accuracy` are strict: everything under the loss is generated, nothing is given
     away at segment borders. Without `thorough`, `original_accuracy` (a second generation) is left out.
     """
-    was_training = model.training
-    model.eval()
     data = task.split(split, samples)
     total, sums = len(data.tokens), []
-    for rows in portions(data, batch, next(model.parameters()).device):
-        sums.append(measure(model, task, rows, length, thorough))
-        progress(sum(part.sequences for part in sums), total)
-    model.train(was_training)
+    with reading(model):
+        for rows in portions(data, batch, next(model.parameters()).device):
+            sums.append(measure(model, task, rows, length, thorough))
+            progress(sum(part.sequences for part in sums), total)
     whole = Sums(*(sum(column) for column in zip(*sums, strict=True)))
     if not whole.characters:
         raise ConfigError(

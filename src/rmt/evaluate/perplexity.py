@@ -11,10 +11,10 @@ import torch
 
 from rmt.core.cache import Cache
 from rmt.core.model import SegmentModel
+from rmt.infer.reader import reading
 from rmt.tasks.lanes import Lanes
 
 
-@torch.no_grad()
 def perplexity(
     model: SegmentModel,
     lanes: Lanes,
@@ -26,18 +26,17 @@ def perplexity(
     Each lane starts from the initial state; the last segment may be shorter. `tokens` is the exact number
     of predicted tokens: all but the first of each lane and a remainder of less than one per lane.
     """
-    was_training = model.training
-    model.eval()
-    state = model.initial_state(lanes.batch)
-    device, count = state.cached.device, lanes.segments(length)
-    total = torch.zeros((), dtype=torch.float64, device=device)
-    for index in range(count):
-        tokens, targets = (torch.from_numpy(part).to(device) for part in lanes.segment(index, length))
-        output = model(tokens, state, targets=targets)
-        state = output.state
-        total += output.losses.double().sum()
-        progress(index + 1, count)
-    model.train(was_training)
+    count = lanes.segments(length)
+    with reading(model):
+        state = model.initial_state(lanes.batch)
+        device = state.cached.device
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        for index in range(count):
+            tokens, targets = (torch.from_numpy(part).to(device) for part in lanes.segment(index, length))
+            output = model(tokens, state, targets=targets)
+            state = output.state
+            total += output.losses.double().sum()
+            progress(index + 1, count)
     loss = float(total) / lanes.predicted
     return {
         "loss": loss,

@@ -31,10 +31,14 @@ class Classifier(NamedTuple):
 
     def encode(self, document: Document) -> dict[str, Any]:
         """The tokens of a document and its label."""
-        row = dict(self.tokenizer(document.text, truncation=False))
+        row = self.tokens(document.text)
         label = self.labels.index(document.label)
         row["labels"] = self.tokenizer(text_target=document.label).input_ids if self.writes else label
         return row
+
+    def tokens(self, text: str) -> dict[str, Any]:
+        """A text as the backbone's tokens, all of them."""
+        return dict(self.tokenizer(text, truncation=False))
 
     def too_long(self, rows: Sequence[dict[str, Any]]) -> list[int]:
         """How many tokens of each row are beyond the last segment; rows that fit are not listed."""
@@ -71,10 +75,9 @@ class Classifier(NamedTuple):
         return scores(*named, len(self.labels))
 
     @torch.no_grad()
-    def predict(self, texts: Sequence[str]) -> list[tuple[str, float]]:
+    def predict(self, rows: Sequence[dict[str, Any]]) -> list[tuple[str, float]]:
         """The label of each text and its probability; what is generated and is no label has probability 0."""
         device = next(self.model.parameters()).device
-        rows = [dict(self.tokenizer(text, truncation=False)) for text in texts]
         inputs = self.tokenizer.pad(rows, return_tensors="pt").to(device)
         self.model.eval()
         if self.writes:
