@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rmt.experiments.recipe import resolve
 from rmt.train import capture
-from rmt.train.capture import Recorder
+from rmt.train.capture import KEPT, Recorder
 from rmt.train.loop import build_task
 from rmt.train.trainer import Trainer
 
@@ -18,7 +18,7 @@ from rmt.train.trainer import Trainer
 class Recording:
     """Stands in for a CUDA graph: refuses inputs of another shape, as a graph's memory does."""
 
-    def __init__(self, work: Any, model: nn.Module, kind: object, *inputs: Tensor):
+    def __init__(self, work: Any, kind: object, *inputs: Tensor):
         self.work, self.kind, self.shapes = work, kind, [tensor.shape for tensor in inputs]
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -29,7 +29,7 @@ class Recording:
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     monkeypatch.setattr(capture, "Captured", Recording)
-    return Recorder(lambda kind, *inputs: ("worked", kind, *inputs), nn.Linear(1, 1), enabled=True)
+    return Recorder(lambda kind, *inputs: ("worked", kind, *inputs), enabled=True)
 
 
 def how(recorder: Recorder, kind: str, *shape: int) -> str:
@@ -46,24 +46,48 @@ def test_another_kind_is_not_taken_for_the_recorded_one(recorder: Recorder) -> N
 
 def test_another_shape_of_the_same_kind_is_not_taken_for_the_recorded_one(recorder: Recorder) -> None:
     calls = [how(recorder, "a", 2, tokens) for tokens in (6, 6, 8, 8, 6)]
-    assert calls == ["worked", "replayed", "worked", "replayed", "worked"]
+    assert calls == ["worked", "replayed", "worked", "replayed", "replayed"]
+
+
+def test_the_last_few_recordings_are_kept(recorder: Recorder) -> None:
+    for tokens in range(KEPT + 1):
+        assert [how(recorder, "a", tokens) for _ in range(2)] == ["worked", "replayed"]
+    assert how(recorder, "a", 1) == "replayed"
+    assert how(recorder, "a", 0) == "worked"
 
 
 def test_a_recorder_that_is_off_always_works() -> None:
-    recorder = Recorder(lambda kind, *inputs: ("worked", kind, *inputs), nn.Linear(1, 1), enabled=False)
+    recorder = Recorder(lambda kind, *inputs: ("worked", kind, *inputs), enabled=False)
     assert [how(recorder, "a", 2, 3) for _ in range(3)] == ["worked"] * 3
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_recorded_update_equals_a_plain_one() -> None:
-    """Weights after a few updates, compiled and captured against as written."""
-    weights = {}
+@pytest.mark.filterwarnings("ignore")  # compiling warns of its own ways
+@pytest.mark.parametrize("preset", ["rmt", "transformer_xl_rmt"])
+@pytest.mark.parametrize(
+    ("precision", "optimizer", "accumulate", "tolerance"),
+    [("64-true", "adamw", 1, 1e-9), ("64-true", "adam", 2, 1e-9), ("32-true", "muon", 1, 1e-3)],
+)
+def test_recorded_updates_equal_plain_ones(
+    preset: str, precision: str, optimizer: str, accumulate: int, tolerance: float
+) -> None:
+    """Losses and weights of a few updates, compiled and captured against as written."""
+    found = {}
     for compile in ("off", "auto"):
-        config = resolve({"task": {"name": "copy", "length": 4}, "device": "cuda", "compile": compile})
+        settings = {
+            "task": {"name": "copy", "length": 4},
+            "preset": preset,
+            "precision": precision,
+            "optimizer": {"name": optimizer},
+            "train": {"accumulate": accumulate},
+            "device": "cuda",
+            "compile": compile,
+        }
+        config = resolve(settings)
         trainer = Trainer(config, build_task(config.task))
-        for _ in range(4):
-            list(trainer.updates())
-        weights[compile] = trainer.model.state_dict()
-    for name, tensor in weights["off"].items():
-        torch.testing.assert_close(weights["auto"][name], tensor, rtol=1e-3, atol=1e-4)
+        losses = [update.loss for _ in range(5) for update in trainer.updates()]
+        assert bool(trainer.update.recordings) == (compile == "auto")
+        found[compile] = [torch.stack(losses), *trainer.model.state_dict().values()]
+    for plain, fast in zip(found["off"], found["auto"], strict=True):
+        torch.testing.assert_close(fast, plain, rtol=tolerance, atol=tolerance / 10)

@@ -84,20 +84,22 @@ class SegmentModel(nn.Module):
         reset: Tensor | None = None,
         targets: Tensor | None = None,
         capacities: tuple[int, ...] = (),
+        predict: bool = True,
     ) -> Output:
         """Read one segment (B, L).
 
         `lengths` (B,) makes the batch ragged: the other tokens of a row, on its `padding` side, do not
         exist. A row of no tokens keeps its state. `attention` also returns the attention weights. Rows
         where `reset` (B,) is true start from the initial state. `targets` (B, L) also gives their losses,
-        from an adaptive softmax with `capacities` in shapes that do not depend on them.
+        from an adaptive softmax with `capacities` in shapes that do not depend on them. Where nothing is to
+        `predict`, the logits are (B, 0, V) and only what the next state needs is computed.
         """
         require_same_batch(tokens, state)
         if reset is not None:
             state = self.initial_state(len(tokens)).where(reset, state)
         if tokens.shape[1] == 0:
             return Output(self.embedding.logits(self.embedding(tokens)), state)
-        reading = self.read(tokens, state, lengths, padding, attention)
+        reading = self.read(tokens, state, lengths, padding, attention, predict)
         predicted = self.predict(reading.hidden, reading.write, targets, capacities)
         return Output(predicted[0], reading.state, reading.attention if attention else (), *predicted[1:])
 
@@ -108,22 +110,28 @@ class SegmentModel(nn.Module):
         lengths: Tensor | None = None,
         padding: Literal["right", "left"] = "right",
         attention: bool = False,
+        predict: bool = True,
     ) -> Reading:
-        """Read one segment (B, L) of at least one token, ragged as in `forward`, and predict nothing."""
+        """Read one segment (B, L) of at least one token, ragged as in `forward`.
+
+        Where nothing is to `predict` from it, there are no hidden states.
+        """
         require_same_batch(tokens, state)
         valid = self.valid(tokens, lengths, padding)
         x = self.memory.wrap(self.embedding(tokens), state)
         spans = self.spans(tokens.shape[1])
         axis = spans.axis(state.cached, valid, self.config.memory.sees_cache)
-        encoded = self.backbone(x, axis, cache=state.cache, attend=eager if attention else fused)
-        read, hidden, write = spans.split(encoded.hidden)
+        needed = spans if predict or self.memory.carries_read else spans._replace(read=0, tokens=0)
+        attend = eager if attention else fused
+        encoded = self.backbone(x, axis, cache=state.cache, attend=attend, last=needed.queries)
+        read, hidden, write = needed.split(encoded.hidden)
         after = State(
             self.memory.carry(read, write, state),
             *self.cache.push(state, encoded.layer_inputs, spans, valid),
         )
         if lengths is not None:
             after = after.where(lengths > 0, state)
-        return Reading(hidden, write, after, encoded.weights)
+        return Reading(hidden if predict else hidden[:, :0], write, after, encoded.weights)
 
     def predict(
         self, hidden: Tensor, write: Tensor, targets: Tensor | None, capacities: tuple[int, ...]

@@ -24,6 +24,10 @@ class Spans(NamedTuple):
     def keys(self) -> int:
         return sum(self)
 
+    @property
+    def queries(self) -> int:
+        return self.read + self.tokens + self.write
+
     def split(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B, Q, D) -> read (B, M, D), tokens (B, L, D), write (B, M, D)."""
         read, tokens, write = hidden.split([self.read, self.tokens, self.write], dim=1)

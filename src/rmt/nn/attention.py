@@ -36,10 +36,16 @@ Attend = Callable[[Tensor, KeyValue, Tensor, Tensor], Attended]
 
 
 def fused(query: Tensor, seen: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
-    """Attention through torch's fused kernels; `bias` is () for none, or (B, H, Q, K)."""
+    """Attention through torch's fused kernels; `bias` is () for none, or (B, H, Q, K).
+
+    On a GPU they want heads of a width that 8 divides: zeros fill up what is missing and change nothing.
+    """
     visible = mask if bias.dim() == 0 else torch.where(mask, bias, -math.inf)
-    output = F.scaled_dot_product_attention(query, seen.key, seen.value, attn_mask=visible)
-    return Attended(output, query.new_empty(0))
+    width = query.shape[-1]
+    missing = -width % 8 if query.is_cuda else 0
+    rows = (F.pad(x, (0, missing)) if missing else x for x in (query, seen.key, seen.value))
+    output = F.scaled_dot_product_attention(*rows, attn_mask=visible, scale=width**-0.5)
+    return Attended(output[..., :width], query.new_empty(0))
 
 
 def eager(query: Tensor, seen: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
@@ -59,11 +65,11 @@ class Attention(nn.Module):
         self.out = nn.Linear(heads * head_width, width, bias=False)
         self.positions: Any = positions
 
-    def remember(self, x: Tensor, table: Any) -> KeyValue:
-        """Keys and values of the rows that stand at the start of the axis: (B, P, D)."""
+    def remember(self, x: Tensor, table: Any, start: int = 0) -> KeyValue:
+        """Keys and values of rows (B, P, D) that stand on the axis from `start` on."""
         weight = self.qkv.weight[self.heads * self.head_width :]
         key, value = self.split(F.linear(x, weight), 2)
-        return KeyValue(self.positions.key(key, table, slice(0, x.shape[1])), value)
+        return KeyValue(self.positions.key(key, table, slice(start, start + x.shape[1])), value)
 
     def forward(
         self, x: Tensor, past: KeyValue, table: Any, mask: Tensor, attend: Attend

@@ -61,8 +61,12 @@ class Backbone(nn.Module):
         cache: tuple[Tensor, ...] = (),
         past: tuple[KeyValue, ...] = (),
         attend: Attend = fused,
+        last: int | None = None,
     ) -> Encoded:
-        """Encode x (B, Q, D) after a past given as layer inputs (`cache`) or as keys and values (`past`)."""
+        """Encode x (B, Q, D) after a past given as layer inputs (`cache`) or as keys and values (`past`).
+
+        With `last`, only so many rows at the end come out of the last layer.
+        """
         table = self.positions(axis)
         if not past:
             past = tuple(layer.remember(h, table) for layer, h in zip(self.layers, cache, strict=True))
@@ -70,6 +74,11 @@ class Backbone(nn.Module):
         inputs, seen, maps = [], [], []
         for layer, kept in zip(self.layers, past, strict=True):
             inputs.append(x)
+            if last is not None and last < x.shape[1] and layer is self.layers[-1]:
+                known, x = x.split([x.shape[1] - last, last], dim=1)
+                kept = kept.append(layer.remember(known, table, kept.key.shape[-2]))
+                axis = axis._replace(mask=axis.mask[..., known.shape[1] :, :])
+                table = self.positions(axis)
             x, rows, weights = layer(x, kept, table, axis.mask, attend)
             seen.append(rows)
             maps.append(weights)

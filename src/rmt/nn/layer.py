@@ -49,9 +49,9 @@ class Layer(nn.Module):
         self.feed_forward_norm = NORMS[norm](width)
         self.dropout = nn.Dropout(dropout)
 
-    def remember(self, x: Tensor, table: Any) -> KeyValue:
-        """Keys and values of earlier inputs of this layer."""
-        return self.attention.remember(self.attention_norm.before(x), table)
+    def remember(self, x: Tensor, table: Any, start: int = 0) -> KeyValue:
+        """Keys and values of earlier inputs of this layer, which stand on the axis from `start` on."""
+        return self.attention.remember(self.attention_norm.before(x), table, start)
 
     def forward(
         self, x: Tensor, past: KeyValue, table: Any, mask: Tensor, attend: Attend

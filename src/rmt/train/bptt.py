@@ -68,21 +68,29 @@ def windows(counts: Sequence[int], depth: Depth, schedule: str, past: int = 0) -
 
 
 def replay(
-    read: Read, segments: Sequence[Any], incoming: dict[int, State], loss_of: LossOf, plan: Plan
+    read: Read,
+    segments: Sequence[Any],
+    incoming: dict[int, State],
+    loss_of: LossOf,
+    plan: Plan,
+    quiet: Sequence[Any] = (),
 ) -> Iterator[Unrolled]:
     """Run the windows of `plan` one after the other; the caller differentiates and updates in between.
 
     `incoming` has the states that segments start from, by their numbers; those behind the windows are added
     to it, cut, and those that no later window can start from are dropped. A window that counts no loss is
-    only read, to know the state behind it.
+    only read, to know the state behind it. What has no loss is read from `quiet`, if that is given.
     """
+    quiet = quiet or segments
     for window in plan.windows:
         newest = max(incoming)
         if not window.counted:
-            incoming[window.stop] = skim(read, segments[newest : window.stop], incoming[newest])
+            incoming[window.stop] = skim(read, quiet[newest : window.stop], incoming[newest])
             continue
         losses, state = [], enter(incoming, window.start, plan.replay_from)
-        steps = unroll(read, segments[window.start : window.stop], state, plan.checkpoint)
+        span = range(window.start, window.stop)
+        shown = [(segments if index in window.counted else quiet)[index] for index in span]
+        steps = unroll(read, shown, state, plan.checkpoint)
         for index, output in enumerate(steps, window.start):
             state = output.state
             if index in window.counted:

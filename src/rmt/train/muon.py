@@ -27,7 +27,11 @@ class Muon(Optimizer):
     """
 
     def __init__(
-        self, matrices: Iterable[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.0
+        self,
+        matrices: Iterable[Tensor],
+        lr: float | Tensor,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
     ):
         super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
@@ -51,12 +55,12 @@ class Muon(Optimizer):
         buffers = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
         blended = [whole(one) for one in torch._foreach_lerp(gradients, buffers, momentum)]
-        directions = orthogonal(torch.stack(blended)).unbind()
         rows, columns = matrices[0].shape
+        directions = orthogonal(torch.stack(blended)) * (lr * -math.sqrt(max(1.0, rows / columns)))
         if group["weight_decay"]:
             torch._foreach_mul_(matrices, 1 - lr * group["weight_decay"])
         steps = [placed(one, matrix) for one, matrix in zip(directions, matrices, strict=True)]
-        torch._foreach_add_(matrices, steps, alpha=-lr * math.sqrt(max(1.0, rows / columns)))
+        torch._foreach_add_(matrices, steps)
 
 
 def orthogonal(matrices: Tensor) -> Tensor:

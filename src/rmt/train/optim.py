@@ -8,19 +8,26 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from rmt.train.config import OptimizerConfig, RateConfig
 from rmt.train.muon import Muon
 
 
-def build_optimizers(model: nn.Module, config: OptimizerConfig) -> list[Optimizer]:
+def build_optimizers(model: nn.Module, config: OptimizerConfig, recorded: bool = False) -> list[Optimizer]:
     """Adam or AdamW on everything; or Muon on the layers' matrices and AdamW on the rest.
 
-    Queries, keys and values are one matrix to Muon.
+    Queries, keys and values are one matrix to Muon. A step that is `recorded` finds its rates on the device.
     """
-    adam: dict[str, Any] = {"lr": config.lr, "betas": (config.beta1, config.beta2)}
+    place = next(model.parameters()).device
+
+    def rate(value: float) -> float | Tensor:
+        return torch.tensor(value, device=place) if recorded else value
+
+    adam: dict[str, Any] = {"lr": rate(config.lr), "betas": (config.beta1, config.beta2)}
+    if recorded:
+        adam |= {"fused": True, "capturable": True}
     if config.name == "adam":
         return [torch.optim.Adam(model.parameters(), **adam)]
     adam["weight_decay"] = config.weight_decay
@@ -29,7 +36,7 @@ def build_optimizers(model: nn.Module, config: OptimizerConfig) -> list[Optimize
     matrices = [p for name, p in model.named_parameters() if ".layers." in name and p.ndim == 2]
     chosen = {id(p) for p in matrices}
     rest = [p for p in model.parameters() if id(p) not in chosen and p.numel()]
-    muon = Muon(matrices, config.matrix_lr, config.momentum, config.weight_decay)
+    muon = Muon(matrices, rate(config.matrix_lr), config.momentum, config.weight_decay)
     return [muon, torch.optim.AdamW(rest, **adam)]
 
 
@@ -44,7 +51,11 @@ class Rate:
         """Set the learning rates of update number `step`, counted from zero."""
         for optimizer in optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = group.setdefault("initial_lr", group["lr"]) * self.factor(step)
+                lr = group.setdefault("initial_lr", float(group["lr"])) * self.factor(step)
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(lr)
+                else:
+                    group["lr"] = lr
 
     def factor(self, step: int) -> float:
         if step < self.config.warmup:

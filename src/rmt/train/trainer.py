@@ -37,6 +37,7 @@ class Kind(NamedTuple):
     windows: tuple[Window, ...]
     resets: tuple[bool, ...]  # which segments may reset rows
     capacities: tuple[int, ...]  # of an adaptive softmax
+    fresh: bool  # whether any row starts from the initial state
 
 
 class Update(NamedTuple):
@@ -68,14 +69,14 @@ class Trainer:
         self.wrapped: nn.Module = self.model if config.precision == "64-true" else set_up
         if config.strategy == "fsdp":
             shard(self.model, self.fabric)
-        made: Any = self.fabric.setup_optimizers(*build_optimizers(self.model, config.optimizer))
+        self.fast = config.compile == "auto" and on_gpu and config.strategy != "fsdp"
+        made: Any = self.fabric.setup_optimizers(*build_optimizers(self.model, config.optimizer, self.fast))
         self.optimizers = list(made) if isinstance(made, (list, tuple)) else [made]
         if self.fabric.world_size > 1:
             torch.manual_seed(config.seed + 7919 * self.fabric.global_rank)  # each its own dropout
-        self.fast = config.compile == "auto" and on_gpu and config.strategy != "fsdp"
-        # recomputing sets the random state, and a recording overwrites gradients: neither is recorded
-        recorded = self.fast and not config.bptt.checkpoint and config.train.accumulate == 1
-        self.differentiate = Recorder(self.gradients, self.model, recorded)
+        # recomputing sets the random state, and processes talk to each other: neither is recorded
+        recorded = self.fast and not config.bptt.checkpoint and self.fabric.world_size == 1
+        self.update = Recorder(self.work, recorded)
         if self.fast and has_triton():
             for layer in self.model.backbone.layers:
                 layer.compile(dynamic=False)
@@ -129,28 +130,50 @@ class Trainer:
             tuple(window.seen_from(start) for window in group),
             tuple(segment.reset is not None for segment in segments),
             self.capacities(segments),
+            any(piece.fresh[start:stop]),
         )
         total = torch.tensor(float(counted))
         resets = torch.stack([no_row(part) if part.reset is None else part.reset for part in segments], dim=1)
         columns = [torch.cat(column, dim=1) for column in zip(*(part[:3] for part in segments), strict=True)]
         entering = flat(enter(incoming, start, self.config.bptt.replay_from))
-        inputs = self.fabric.to_device((*columns, resets, *entering))
-        total = self.fabric.to_device(total)
-        portions = zip(*(column.chunk(self.config.train.accumulate) for column in inputs), strict=True)
+        inputs = [self.sent(tensor) for tensor in (total, *columns, resets, *entering)]
         static = kind.capacities or not self.config.model.cutoffs  # shapes that do not depend on targets
-        work = self.differentiate if static else self.gradients
-        parts = [work(kind, total, *portion) for portion in portions]
-        loss, correct, *after = zip(*parts, strict=True)
-        incoming[stop] = unflat([torch.cat(rows) for rows in after])
+        self.rate.apply(self.optimizers, self.step)
+        loss, correct, norm, *after = (self.update if static else self.work)(kind, *inputs)
+        incoming[stop] = unflat(after)
         forget(incoming, start)
-        if self.config.model.memory.recurrent and not any(piece.fresh[start:stop]):
+        self.step += 1
+        return Update(loss, correct, counted, norm)
+
+    def sent(self, tensor: Tensor) -> Tensor:
+        """A tensor on the device, without waiting for it."""
+        device = self.fabric.device
+        if device.type == "cuda" and tensor.device.type == "cpu":
+            tensor = tensor.pin_memory()
+        return tensor.to(device, non_blocking=True).contiguous()
+
+    def work(self, kind: Kind, total: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """All of an update that runs on the device: gradients, clipping, the optimizers' step.
+
+        Returns the loss, the right predictions, the gradient's norm and the state behind the segments.
+        """
+        portions = zip(*(column.chunk(self.config.train.accumulate) for column in inputs), strict=True)
+        parts = [self.gradients(kind, total, *portion) for portion in portions]
+        loss, correct, *after = zip(*parts, strict=True)
+        if self.config.model.memory.recurrent and not kind.fresh:
             self.model.memory.tokens.grad = None  # no row began with it: momentum must not move it either
-        return self.update(torch.stack(loss).sum(), torch.stack(correct).sum(), counted)
+        sum_gradients(self.model)
+        clip = self.config.optimizer.clip or math.inf
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip))
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        return torch.stack(loss).sum(), torch.stack(correct).sum(), norm, *map(torch.cat, after)
 
     def skim(self, piece: Piece, stop: int) -> None:
         """Only read up to a segment: there is nothing to learn from what comes before it."""
         newest = max(piece.incoming)
-        segments = [self.fabric.to_device(segment) for segment in piece.segments[newest:stop]]
+        segments = [self.fabric.to_device(quiet(segment)) for segment in piece.segments[newest:stop]]
         piece.incoming[stop] = skim(self.read, segments, piece.incoming[newest])
 
     def capacities(self, segments: list[Segment]) -> tuple[int, ...]:
@@ -192,30 +215,18 @@ class Trainer:
         incoming = {0: unflat(list(state))}
         plan = Plan(kind.windows, checkpoint=self.config.bptt.checkpoint)
         read = partial(self.read, capacities=kind.capacities)
-        for unrolled in replay(read, segments, incoming, loss_of, plan):
+        for unrolled in replay(read, segments, incoming, loss_of, plan, [quiet(part) for part in segments]):
             self.fabric.backward(unrolled.loss / total)
         losses, correct = zip(*scores, strict=True)
         loss = torch.stack([one.detach() for one in losses]).sum() / total
         return loss, torch.stack(correct).sum(), *flat(incoming[len(segments)])
 
     def read(self, segment: Segment, state: State, capacities: tuple[int, ...] = ()) -> Output:
-        """A segment's losses and the state behind it."""
-        output: Output = self.wrapped(
-            segment.tokens, state, reset=segment.reset, targets=segment.targets, capacities=capacities
-        )
+        """A segment's losses, if it is asked for any, and the state behind it."""
+        asked = segment.targets.shape[1] > 0
+        wanted = {"targets": segment.targets, "capacities": capacities} if asked else {"predict": False}
+        output: Output = self.wrapped(segment.tokens, state, reset=segment.reset, **wanted)
         return output
-
-    def update(self, loss: Tensor, correct: Tensor, counted: int) -> Update:
-        """Clip, step, forget the gradient."""
-        sum_gradients(self.model)
-        clip = self.config.optimizer.clip or math.inf
-        norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip))
-        self.rate.apply(self.optimizers, self.step)
-        for optimizer in self.optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-        self.step += 1
-        return Update(loss, correct, counted, norm)
 
     def uncompiled(self) -> AbstractContextManager[object]:
         """While this is open, layers run as written: calls of many shapes are not worth compiling."""
@@ -230,6 +241,11 @@ class Trainer:
             Update(loss, int(correct), one.counted, norm)
             for one, (loss, correct), norm in zip(updates, total.tolist(), norms, strict=True)
         ]
+
+
+def quiet(segment: Segment) -> Segment:
+    """The same segment with nothing to predict."""
+    return segment._replace(targets=segment.targets[:, :0])
 
 
 def no_row(segment: Segment) -> Tensor:
