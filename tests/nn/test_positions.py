@@ -80,9 +80,10 @@ def assert_same_gradients(actual: Tensor, expected: Tensor, inputs: list[Tensor]
     torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
 
 
-def test_shift_moves_every_row_to_where_its_distances_belong():
-    scores = torch.randn(BATCH, QUERIES, KEYS + QUERIES + 1)
-    shifted = shift(scores)
+@pytest.mark.parametrize("spare", [0, 3])
+def test_shift_moves_every_row_to_where_its_distances_belong(spare):
+    scores = torch.randn(BATCH, QUERIES, KEYS + QUERIES + 1 + spare)
+    shifted = shift(scores, KEYS)
     assert shifted.shape == (BATCH, QUERIES, KEYS)
     for i in range(QUERIES):
         for j in range(KEYS):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rmt.errors import ConfigError
+from rmt.nn.linear import linear
 
 NO_TARGET = -100  # cross-entropy and its gradient are zero here
 
@@ -109,7 +110,7 @@ class SharedTable(nn.Module):
         return [Rows(*rows) for rows in zip(weights, biases, strict=True)]
 
     def score(self, hidden: Tensor, cluster: int, rows: Rows) -> Tensor:
-        return F.linear(hidden, *rows)
+        return linear(hidden, *rows)
 
 
 class NarrowTables(nn.Module):
@@ -141,7 +142,7 @@ class NarrowTables(nn.Module):
 
     def score(self, hidden: Tensor, cluster: int, rows: Rows) -> Tensor:
         projection = self.projections[cluster] if cluster else self.head_projection
-        return F.linear(hidden @ projection.weight, *rows)
+        return linear(hidden @ projection.weight, *rows)
 
 
 def check_clusters(vocabulary: int, width: int, cutoffs: tuple[int, ...], div_val: int) -> None:

@@ -11,6 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils._triton import has_triton
+
+from rmt.nn.linear import Linear, linear
+
+HALVES = (torch.bfloat16, torch.float16)
 
 
 class KeyValue(NamedTuple):
@@ -36,16 +41,19 @@ Attend = Callable[[Tensor, KeyValue, Tensor, Tensor], Attended]
 
 
 def fused(query: Tensor, seen: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
-    """Attention through torch's fused kernels; `bias` is () for none, or (B, H, Q, K).
+    """Attention through fused kernels: our own in half precision on a GPU, else torch's.
 
-    On a GPU they want heads of a width that 8 divides: zeros fill up what is missing and change nothing.
+    `bias` is () for none, or (B, H, Q, K).
     """
-    visible = mask if bias.dim() == 0 else torch.where(mask, bias, -math.inf)
-    width = query.shape[-1]
-    missing = -width % 8 if query.is_cuda else 0
-    rows = (F.pad(x, (0, missing)) if missing else x for x in (query, seen.key, seen.value))
-    output = F.scaled_dot_product_attention(*rows, attn_mask=visible, scale=width**-0.5)
-    return Attended(output[..., :width], query.new_empty(0))
+    none = query.new_empty(0)
+    if bias.dim() and seen.value.is_cuda and seen.value.dtype in HALVES and has_triton():
+        from rmt.nn.kernel import attention
+
+        kind, shown = seen.value.dtype, mask.unsqueeze(0) if mask.dim() == 2 else mask.squeeze(1)
+        rows = (query.to(kind), seen.key.to(kind), seen.value, bias.to(kind))
+        return Attended(attention(*rows, shown, query.shape[-1] ** -0.5)[0], none)
+    visible = torch.where(mask, bias, -math.inf) if bias.dim() else mask
+    return Attended(F.scaled_dot_product_attention(query, seen.key, seen.value, attn_mask=visible), none)
 
 
 def eager(query: Tensor, seen: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
@@ -61,14 +69,14 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int, head_width: int, positions: nn.Module):
         super().__init__()
         self.heads, self.head_width = heads, head_width
-        self.qkv = nn.Linear(width, 3 * heads * head_width, bias=False)
-        self.out = nn.Linear(heads * head_width, width, bias=False)
+        self.qkv = Linear(width, 3 * heads * head_width, bias=False)
+        self.out = Linear(heads * head_width, width, bias=False)
         self.positions: Any = positions
 
     def remember(self, x: Tensor, table: Any, start: int = 0) -> KeyValue:
         """Keys and values of rows (B, P, D) that stand on the axis from `start` on."""
         weight = self.qkv.weight[self.heads * self.head_width :]
-        key, value = self.split(F.linear(x, weight), 2)
+        key, value = self.split(linear(x, weight), 2)
         return KeyValue(self.positions.key(key, table, slice(start, start + x.shape[1])), value)
 
     def forward(

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rmt.nn.linear import linear
+
 
 class TiedEmbedding(nn.Module):
     """Tokens in: table row times sqrt(D). Hidden states out: logits by the same table, plus a bias."""
@@ -21,7 +23,7 @@ class TiedEmbedding(nn.Module):
         return F.embedding(tokens, self.weight) * math.sqrt(self.weight.shape[1])
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return F.linear(hidden, self.weight, self.bias)
+        return linear(hidden, self.weight, self.bias)
 
     def losses(self, hidden: Tensor, targets: Tensor, capacities: tuple[int, ...] = ()) -> Tensor:
         """Cross-entropy of each position, (B, L, D) and (B, L) -> (B, L); there are no clusters to limit."""

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from rmt.nn.attention import Attend, Attention, KeyValue
+from rmt.nn.linear import Linear
 
 
 class PreNorm(nn.LayerNorm):
@@ -40,10 +41,10 @@ class Layer(nn.Module):
         self.attention = attention
         self.attention_norm = NORMS[norm](width)
         self.feed_forward = nn.Sequential(
-            nn.Linear(width, inner_width),
+            Linear(width, inner_width),
             nn.ReLU(),
             nn.Dropout(dropout),
-            nn.Linear(inner_width, width),
+            Linear(inner_width, width),
             nn.Dropout(dropout),
         )
         self.feed_forward_norm = NORMS[norm](width)

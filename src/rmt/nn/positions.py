@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from rmt.nn.axis import Axis
+from rmt.nn.linear import Linear
 
 
 def frequencies(width: int, device: torch.device) -> Tensor:
@@ -25,7 +26,7 @@ def frequencies(width: int, device: torch.device) -> Tensor:
 class RelativeTable(NamedTuple):
     """Everything about distances that the layers of one call share."""
 
-    rows: Tensor  # (W, D) sinusoids of the distances K-1 … -Q-1
+    rows: Tensor  # (W, D) sinusoids of the distances K-1 … -Q-1 and some more that nobody needs
     content_bias: Tensor  # (H, E) u
     position_bias: Tensor  # (H, E) v
     axis: Axis
@@ -43,7 +44,8 @@ class Relative(nn.Module):
 
     def forward(self, axis: Axis) -> RelativeTable:
         queries, keys = axis.mask.shape[-2:]
-        distances = torch.arange(keys - 1, -queries - 2, -1, device=axis.mask.device)
+        spare = -(keys + queries + 1) % 8  # products want a width that 8 divides
+        distances = torch.arange(keys - 1, -queries - 2 - spare, -1, device=axis.mask.device)
         angles = distances[:, None] * frequencies(self.width, axis.mask.device)
         rows = torch.cat([angles.sin(), angles.cos()], dim=-1).to(self.content_bias.dtype)
         return RelativeTable(self.dropout(rows), self.content_bias, self.position_bias, axis)
@@ -55,7 +57,7 @@ class RelativeLayer(nn.Module):
     def __init__(self, width: int, heads: int, head_width: int):
         super().__init__()
         self.heads = heads
-        self.project = nn.Linear(width, heads * head_width, bias=False)
+        self.project = Linear(width, heads * head_width, bias=False)
 
     def key(self, key: Tensor, table: RelativeTable, rows: slice) -> Tensor:
         return key
@@ -64,26 +66,30 @@ class RelativeLayer(nn.Module):
         return query + table.content_bias[:, None]
 
     def bias(self, query: Tensor, table: RelativeTable) -> Tensor:
-        """What to add to the scores: (B, H, Q, E) -> (B, H, Q, K)."""
+        """What to add to the scores: (B, H, Q, E) -> (B, H, Q, K).
+
+        One product per head, over all rows of the batch; distances are the same for all of them.
+        """
         r = self.project(table.rows).unflatten(-1, (self.heads, -1))  # (W, H, E)
-        scores = (query + table.position_bias[:, None]) @ r.permute(1, 2, 0)  # (B, H, Q, W)
-        return self.align(scores, table.axis) / math.sqrt(query.shape[-1])
+        asked = (query + table.position_bias[:, None]) / math.sqrt(query.shape[-1])
+        scores = asked.transpose(0, 1).flatten(1, 2) @ r.permute(1, 2, 0)  # (H, B · Q, W)
+        return self.align(scores.unflatten(1, (len(query), -1)).transpose(0, 1), table.axis)
 
     def align(self, scores: Tensor, axis: Axis) -> Tensor:
         """Column w of `scores` is distance K-1-w; put each where its key is."""
-        if axis.positions.dim() == 1:
-            return shift(scores)
         queries, keys = axis.mask.shape[-2:]
+        if axis.positions.dim() == 1:
+            return shift(scores, keys)
         distance = axis.positions[:, keys - queries :, None] - axis.positions[:, None, :]  # (B, Q, K)
         column = (keys - 1 - distance)[:, None].expand(-1, scores.shape[1], -1, -1)
         return scores.gather(-1, column)
 
 
-def shift(scores: Tensor) -> Tensor:
-    """Skew (…, Q, K+Q+1) so that row i, column j holds what was at column j + Q-1-i: (…, Q, K)."""
+def shift(scores: Tensor, keys: int) -> Tensor:
+    """Skew (…, Q, W > K+Q) so that row i, column j holds what was at column j + Q-1-i: a view (…, Q, K)."""
     queries, columns = scores.shape[-2:]
     flat = scores.flatten(-2)[..., queries - 1 : queries * columns - 1]
-    return flat.reshape(*scores.shape[:-1], columns - 1)[..., : columns - queries - 1]
+    return flat.unflatten(-1, (queries, columns - 1))[..., :keys]
 
 
 class WrappedRelativeLayer(RelativeLayer):

@@ -20,7 +20,7 @@ from rmt.tasks.segments import Segment
 from rmt.tasks.task import Task
 from rmt.tasks.text import Text
 from rmt.train.bptt import Plan, Window, enter, forget, replay, skim, windows
-from rmt.train.capture import Recorder
+from rmt.train.capture import Recorder, compile_parts
 from rmt.train.config import RunConfig
 from rmt.train.curriculum import Curriculum
 from rmt.train.device import device_of
@@ -78,8 +78,7 @@ class Trainer:
         recorded = self.fast and not config.bptt.checkpoint and self.fabric.world_size == 1
         self.update = Recorder(self.work, recorded)
         if self.fast and has_triton():
-            for layer in self.model.backbone.layers:
-                layer.compile(dynamic=False)
+            compile_parts(self.model)
         self.rate = Rate(config.rate, config.train.steps)
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
         self.feed = self.build_feed()
@@ -225,7 +224,9 @@ class Trainer:
         """A segment's losses, if it is asked for any, and the state behind it."""
         asked = segment.targets.shape[1] > 0
         wanted = {"targets": segment.targets, "capacities": capacities} if asked else {"predict": False}
-        output: Output = self.wrapped(segment.tokens, state, reset=segment.reset, **wanted)
+        if segment.reset is not None:
+            state = self.model.initial_state(len(state.cached)).where(segment.reset, state)
+        output: Output = self.wrapped(segment.tokens, state, **wanted)
         return output
 
     def uncompiled(self) -> AbstractContextManager[object]:

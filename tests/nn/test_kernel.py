@@ -1,0 +1,73 @@
+"""The Triton kernels are the naive attention: outputs and gradients, for any mask, bias, stride and length.
+
+They run on a CUDA device, or on the CPU where TRITON_INTERPRET=1 is set and Triton is installed.
+"""
+
+import os
+
+import pytest
+import torch
+from torch import Tensor
+
+from rmt.nn.attention import KeyValue, eager
+from rmt.nn.positions import shift
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(DEVICE == "cpu" and not INTERPRETED, reason="needs a CUDA device"),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+# queries, keys, head width: one tile, two, more; a past; a width that is no power of two
+SHAPES = [(24, 24, 16), (70, 90, 41), (3, 20, 8), (148, 148, 64)]
+
+
+def rows(batch: int, count: int, width: int) -> Tensor:
+    """(B, H, N, E) with the strides of a projection's output."""
+    return torch.randn(batch, count, 2, width, device=DEVICE).transpose(1, 2).requires_grad_()
+
+
+@pytest.mark.parametrize("batched", [False, True], ids=["one-mask", "mask-per-row"])
+@pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
+@pytest.mark.parametrize(("queries", "keys", "width"), SHAPES)
+def test_the_kernels_are_naive_attention(
+    queries: int, keys: int, width: int, biased: bool, batched: bool
+) -> None:
+    from rmt.nn.kernel import attention
+
+    torch.manual_seed(0)
+    query, key, value = rows(2, queries, width), rows(2, keys, width), rows(2, keys, width)
+    scores = torch.randn(2, 2, queries, keys + queries + 1, device=DEVICE, requires_grad=True)
+    bias = shift(scores, keys)
+    mask = torch.rand(2 if batched else 1, queries, keys, device=DEVICE) > 0.4
+    mask |= torch.eye(keys, dtype=torch.bool, device=DEVICE)[keys - queries :]
+    fast, _ = attention(query, key, value, bias if biased else None, mask, width**-0.5)
+    term = bias if biased else torch.zeros((), device=DEVICE)
+    naive = eager(query.double(), KeyValue(key.double(), value.double()), term.double(), mask[:, None]).output
+    close = {"rtol": 1e-5, "atol": 1e-5} if DEVICE == "cpu" else {"rtol": 5e-3, "atol": 5e-3}  # TF32 there
+    torch.testing.assert_close(fast.double(), naive, **close)
+    gradient, inputs = torch.randn_like(fast), [query, key, value, *([scores] if biased else [])]
+    mine = torch.autograd.grad(fast, inputs, gradient)
+    theirs = torch.autograd.grad(naive, inputs, gradient.double())
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, **close)
+
+
+def test_several_models_at_once_are_each_alone() -> None:
+    from rmt.nn.kernel import attention
+
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(3, 2, 2, 10, 8, device=DEVICE, requires_grad=True) for _ in range(3))
+    bias = torch.randn(3, 2, 2, 10, 10, device=DEVICE)
+    mask = torch.ones(1, 10, 10, dtype=torch.bool, device=DEVICE).tril()
+
+    def attend(*tensors: Tensor) -> Tensor:
+        return attention(*tensors, mask, 0.3)[0]
+
+    together = torch.vmap(attend)(query, key, value, bias)
+    alone = torch.stack([attend(*tensors) for tensors in zip(query, key, value, bias, strict=True)])
+    torch.testing.assert_close(together, alone)
+    mine, theirs = (torch.autograd.grad(found.square().sum(), query)[0] for found in (together, alone))
+    torch.testing.assert_close(mine, theirs)
