@@ -182,7 +182,7 @@ def measure_growth(page: Any, one: Subject, counts: list[int], ways: list[str], 
         points.append(point)
         way, segments, _, median, *_, peak = growth_cells(point)
         label = f"{way}, recomputed" if point.recomputed else way
-        print(f"{segments} segments  {label}  {median} ms per step  {peak} GiB", flush=True)
+        print(f"segments {segments}  {label}  {median} ms per step  {peak} GiB", flush=True)
         write_growth(page, points, border)
     return finished(page, lambda path: draw_growth(points, path))
 
