@@ -58,11 +58,12 @@ def test_a_model_that_does_not_fit_is_one_clear_line():
         raise torch.OutOfMemoryError("CUDA out of memory")
 
 
-def test_threads_are_as_before_after_a_model_that_wants_one():
-    before = torch.get_num_threads()
+def test_what_a_trainer_sets_for_the_whole_process_ends_with_it():
+    before = torch.get_num_threads(), torch.get_float32_matmul_precision()
     with alone("one"):
-        torch.set_num_threads(before + 1)
-    assert torch.get_num_threads() == before
+        torch.set_num_threads(before[0] + 1)
+        torch.set_float32_matmul_precision("medium")
+    assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == before
 
 
 def test_text_is_trained_on_and_read(tmp_path, monkeypatch):

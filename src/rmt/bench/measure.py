@@ -114,11 +114,11 @@ def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
         return lanes.segments(length)
 
     read()
-    times = block_times(read, steps, device)
+    times, peak = block_times(read, steps, device), peak_memory(device)
     tokens = lanes.predicted / lanes.segments(length)
     cost = forward(config.model, length, batch, shares(text, cutoffs))
     flops = sum(cost) * tokens / (batch * length)
-    return Row(name, "evaluation", spread(times), tokens, flops, product_rate(device), peak_memory(device))
+    return Row(name, "evaluation", spread(times), tokens, flops, product_rate(device), peak)
 
 
 def update_times(trainer: Trainer, steps: int) -> list[float]:
@@ -190,7 +190,7 @@ def peak_memory(device: torch.device) -> int | None:
 @contextmanager
 def alone(name: str) -> Iterator[None]:
     """Forget what earlier models left behind; a model that does not fit is one clear line."""
-    threads = torch.get_num_threads()
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     gc.collect()
     if torch.cuda.is_available():
         torch.compiler.reset()
@@ -207,6 +207,7 @@ def alone(name: str) -> Iterator[None]:
         ) from None
     finally:
         torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)
 
 
 def wait(device: torch.device) -> None:
