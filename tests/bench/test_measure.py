@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from rmt.bench import measure
+from rmt.bench.flops import work
 from rmt.bench.measure import BLOCKS, Row, Spread, alone, block_times, peak_memory, spread
 from rmt.bench.text import made_text
 from rmt.errors import ConfigError
@@ -80,10 +81,20 @@ def test_text_is_trained_on_and_read(tmp_path, monkeypatch):
     assert trained.flops == pytest.approx(9 * read.flops)  # three segments, forward and backward
 
 
+def test_a_step_is_one_of_the_updates_of_a_batch(monkeypatch):
+    monkeypatch.setitem(measure.PRODUCT, "cpu", (16, torch.float32))
+    bptt = {"depth": 1, "schedule": "chunked"}
+    config = resolve({"task": {"name": "copy", "length": 4, "segments": 4}, "bptt": bptt, "device": "cpu"})
+    task = build_task(config.task)
+    row, asked = measure.training("mine", replace(config, compile="off"), task, 1), work(config, task)
+    assert asked.updates == 2
+    assert (row.tokens, row.flops) == (asked.tokens / 2, asked.flops / 2)
+
+
 def test_an_evaluation_of_a_short_text_counts_real_tokens(tmp_path, monkeypatch):
     monkeypatch.setitem(measure.PRODUCT, "cpu", (16, torch.float32))
     given = {"name": "text", "data": made_text(20, tmp_path, 400), "segment_length": 6}
     config = resolve({"task": given, "train": {"batch": 4}, "device": "cpu"})
-    row = measure.evaluation("mine", replace(config), build_task(config.task), 500)
+    row = measure.evaluation("mine", config, build_task(config.task), 500)
     predicted = 4 * (200 // 4 - 1)
     assert row.tokens * -(-(200 // 4 - 1) // 6) == pytest.approx(predicted)

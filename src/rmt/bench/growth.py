@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from rmt.bench.measure import WAYS, Spread, alone, peak_memory, spread, update_times
+from rmt.bench.measure import WAYS, Spread, Way, alone, peak_memory, spread, update_times
 from rmt.core.model import SegmentModel
 from rmt.errors import ConfigError
 from rmt.tasks.task import Task
@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 def growth(
-    name: str, config: RunConfig, task: Task | Text, counts: Sequence[int], ways: Sequence[str], steps: int
+    name: str, config: RunConfig, task: Task | Text, counts: Sequence[int], ways: Sequence[Way], steps: int
 ) -> Iterator[Point]:
     """Steps over each number of segments, all of the same length, gradients through all of them."""
     if not isinstance(task, Text):

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -31,7 +31,8 @@ from rmt.train.trainer import Trainer
 
 BLOCKS = 5
 WARM_UP = 6  # batches that compile, record and fill caches
-WAYS = {"off": "eager", "auto": "fast"}  # value of --compile: what a table calls it
+Way = Literal["off", "auto"]
+WAYS: dict[Way, str] = {"off": "eager", "auto": "fast"}  # value of --compile: what a table calls it
 PRODUCT = {"cuda": (8192, torch.bfloat16), "cpu": (1024, torch.float32)}  # the square product to compare with
 CLEAR, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
@@ -48,7 +49,7 @@ class Row(NamedTuple):
     """One configuration, measured one way."""
 
     configuration: str
-    way: str  # eager, fast, evaluation
+    way: str  # eager, fast, evaluation; a further way of training is a further name and a row
     step: Spread
     tokens: float  # of a step
     flops: float  # of a step, by formula
@@ -71,7 +72,7 @@ class Row(NamedTuple):
         return self.rate / self.product
 
 
-def bench(name: str, config: RunConfig, task: Task | Text, ways: list[str], steps: int) -> Iterator[Row]:
+def bench(name: str, config: RunConfig, task: Task | Text, ways: list[Way], steps: int) -> Iterator[Row]:
     """The rows of one configuration: training as each of the `ways` of --compile, and reading text."""
     for way in ways:
         with alone(name):
@@ -191,9 +192,10 @@ def peak_memory(device: torch.device) -> int | None:
 def alone(name: str) -> Iterator[None]:
     """Forget what earlier models left behind; a model that does not fit is one clear line."""
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    gc.collect()
     if torch.cuda.is_available():
         torch.compiler.reset()
+    gc.collect()
+    if torch.cuda.is_available():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     with suppress(OSError, AttributeError):  # where there is Linux: peaks of resident memory start from here

@@ -16,6 +16,7 @@ from rmt.train.log import write_whole
 
 GIB = 2**30
 COLOURS = {"eager": "#c8500a", "fast": "#0b62ad", "evaluation": "#0a7a57"}
+OTHER = "#3d3b37"
 COLUMNS = (
     "configuration",
     "path",
@@ -154,7 +155,8 @@ def draw_rows(rows: Sequence[Row], path: Path) -> None:
 
     figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.34 * len(rows)), layout="constrained")
     places = range(len(rows))
-    axes.barh(places, [row.speed for row in rows], color=[COLOURS[row.way] for row in rows], height=0.7)
+    colours = [COLOURS.get(row.way, OTHER) for row in rows]
+    axes.barh(places, [row.speed for row in rows], color=colours, height=0.7)
     axes.set_yticks(places, [f"{row.configuration}, {row.way}" for row in rows])
     for place, row in zip(places, rows, strict=True):
         axes.text(row.speed, place, f" {row.speed:,.0f}", va="center", fontsize=8)
