@@ -82,7 +82,9 @@ def main(argv: Sequence[str]) -> int:
     device = device_of(given.get("device", "auto"))
     if arguments.ways == "auto" and device == "cpu":
         raise ConfigError("compile=auto has no effect on a CPU; leave it out, or use a GPU")
-    ways = ["off"] if device == "cpu" else {"both": ["off", "auto"]}.get(arguments.ways, [arguments.ways])
+    ways: list[Any] = ["off", "auto"] if arguments.ways == "both" else [arguments.ways]
+    if device == "cpu":
+        ways = ["off"]
     names, title = chosen(arguments, given, device)
     if counts and len(names) != 1:
         raise ConfigError(f"growth is measured of one configuration, not of {len(names)}; give one NAME")
@@ -150,7 +152,7 @@ def page_of(
     return Page(Path(arguments.out), name, shlex.join(["rmt", "bench", *argv]), said, notes)
 
 
-def measure_rows(page: Any, subjects: list[Subject], ways: list[str], steps: int) -> int:
+def measure_rows(page: Any, subjects: list[Subject], ways: list[Any], steps: int) -> int:
     """Every configuration in turn; the page is written anew after each row."""
     from rmt.bench.measure import Row, bench
     from rmt.bench.report import cells, draw_rows, write_rows
@@ -172,7 +174,7 @@ def measure_rows(page: Any, subjects: list[Subject], ways: list[str], steps: int
     return finished(page, lambda path: draw_rows(rows, path))
 
 
-def measure_growth(page: Any, one: Subject, counts: list[int], ways: list[str], steps: int) -> int:
+def measure_growth(page: Any, one: Subject, counts: list[int], ways: list[Any], steps: int) -> int:
     """Every number of segments in turn; the page is written anew after each."""
     from rmt.bench.growth import Point, border_bytes, growth
     from rmt.bench.report import draw_growth, growth_cells, write_growth
