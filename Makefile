@@ -35,8 +35,8 @@ format: $(INSTALLED) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-bench: $(INSTALLED) ## run every script of benchmarks/
-	@test -n "$(BENCHMARKS)" || { echo "error: benchmarks/ holds no scripts" >&2; exit 1; }
+bench: $(INSTALLED) ## measure speed (rmt bench), then run every script of benchmarks/
+	$(BIN)/rmt bench $(ARGS)
 	@set -e; for script in $(BENCHMARKS); do echo "$$script"; $(BIN)/python "$$script"; done
 
 docs: $(DOCS_INSTALLED) ## build the documentation into site/

@@ -25,7 +25,7 @@ BELOW = {
     "experiments": EVERYTHING,
     "train": TRAINING,
     "analysis": TRAINING,
-    "bench": TRAINING,
+    "bench": {"train", *TRAINING},
     "evaluate": EVALUATION,
     "infer": MODEL,
     "tasks": set(),

@@ -29,7 +29,8 @@ class Cache:
         if valid is not None:
             return self.push_ragged(state, new, spans, valid)
         cache = tuple(
-            torch.cat([old, rows], dim=1)[:, -self.size :] for old, rows in zip(state.cache, new, strict=True)
+            torch.cat([old[:, rows.shape[1] :], rows[:, -self.size :]], dim=1)
+            for old, rows in zip(state.cache, new, strict=True)
         )
         return cache, (state.cached + new[0].shape[1]).clamp(max=self.size)
 

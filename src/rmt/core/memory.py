@@ -43,7 +43,8 @@ class Memory(nn.Module):
         """The memory for the next segment: H_{τ+1}^mem := H_τ^write."""
         if not self.config.recurrent:
             return self.incoming(state)
-        return read if self.carries_read else write
+        kept = read if self.carries_read else write
+        return kept.clone()  # a view would keep the whole segment with it
 
     @property
     def carries_read(self) -> bool:

@@ -95,7 +95,7 @@ def query_gradient_kernel(
     heads, queries, keys, width, scale,
     HAS_BIAS: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
-    """One tile of queries: their gradient, that of their bias, and ⟨gradient, output⟩ for the keys' kernel."""
+    """One tile of queries: their gradient, their bias's, and ⟨gradient, output⟩ for the keys' kernel."""
     number = tl.program_id(1)
     b, h = number // heads, number % heads
     query, key, value = (

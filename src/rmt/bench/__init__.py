@@ -1,0 +1,1 @@
+"""How fast a training step is, what it needs, and how both grow."""

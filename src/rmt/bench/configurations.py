@@ -1,0 +1,64 @@
+"""The paper's configurations by name: what `rmt bench` measures if it is told nothing else."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Configuration(NamedTuple):
+    """Settings as in a config file; text is made with as many symbols as the real corpus has."""
+
+    about: str
+    settings: dict[str, Any]
+    symbols: int = 0  # of made text; 0 = the task needs none
+
+
+def copying(segments: int, batch: int) -> dict[str, Any]:
+    task = {"name": "copy", "length": 24, "segments": segments}
+    return {"task": task, "size": "paper", "train": {"batch": batch}}
+
+
+def reading(size: str, depth: int, positions: str, **model: Any) -> dict[str, Any]:
+    bptt = {"schedule": "chunked", "depth": depth}
+    return {"task": {"name": "text"}, "size": size, "bptt": bptt, "model": {"positions": positions, **model}}
+
+
+ENWIK8, WORDS = 204, 267_735  # symbols of enwik8 and of WikiText-103
+SMALL = {
+    "copy-small": Configuration(
+        "copy 8 symbols, 3 segments of 8, 2 layers × 64, batch 64", {"task": {"name": "copy"}}
+    ),
+    "text-small": Configuration(
+        "text in 3 segments of 64, 2 layers × 64, batch 16",
+        {"task": {"name": "text"}, "bptt": {"schedule": "chunked", "depth": 2}},
+        ENWIK8,
+    ),
+}
+PAPER = {
+    "copy-24-9x8": Configuration("copy 24 symbols, 9 segments of 8, 4 layers × 128", copying(9, 128)),
+    "copy-24-6x12": Configuration("copy 24 symbols, 6 segments of 12, 4 layers × 128", copying(6, 32)),
+    "quadratic-6": Configuration(
+        "quadratic equations, 6 segments, 6 layers × 128",
+        {"task": {"name": "quadratic", "segments": 6}, "size": "paper", "train": {"batch": 128}},
+    ),
+    "enwik8-rotary": Configuration(
+        "enwik8's model, 3 segments of 128, 12 layers × 512, every loss counted",
+        reading("enwik8-base", 2, "rotary"),
+        ENWIK8,
+    ),
+    "enwik8-relative": Configuration(
+        "the same with the paper's positions", reading("enwik8-base", 2, "relative"), ENWIK8
+    ),
+    "wt103-rotary": Configuration(
+        "WikiText-103's model, 4 segments of 150, 16 layers × 410, 267,735 words; heads of 42, rotary "
+        "positions need an even width",
+        reading("wt103-base", 3, "rotary", head_width=42),
+        WORDS,
+    ),
+    "wt103-relative": Configuration(
+        "the same with the paper's positions and its heads of 41",
+        reading("wt103-base", 3, "relative"),
+        WORDS,
+    ),
+}
+CONFIGURATIONS = SMALL | PAPER

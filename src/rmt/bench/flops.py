@@ -1,0 +1,118 @@
+"""Floating-point operations of a step, by formula: what the model needs, however it is computed.
+
+A product of an (a, b) with a (b, c) matrix counts 2·a·b·c, its backward pass twice that. A segment reads
+Q = M+L+M rows and sees K = C+Q. Each layer has 4·D·H·E + 2·D·F weights for every row, 2·D·H·E for every
+cached row, and attention over Q·K pairs: two products of H·E each, and a third for relative positions. The
+output has D·V weights for every token whose loss counts, an adaptive softmax those of the clusters it needs.
+
+Not counted, though computed: segments read again to save memory, distances that no pair has, scores of
+clusters without a target, the optimizer, whatever is no matrix product.
+"""
+
+# B batch · L tokens · M memory · C cache · Q queries · K keys · V vocabulary
+# D width · H heads · E head width · F inner width
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from rmt.core.config import ModelConfig
+from rmt.errors import ConfigError
+from rmt.tasks.segments import segment_length
+from rmt.tasks.task import Task
+from rmt.tasks.text import Text
+from rmt.train.bptt import Window, windows
+from rmt.train.config import RunConfig
+
+
+class Cost(NamedTuple):
+    """Operations of one segment's forward pass."""
+
+    body: float  # of the layers
+    output: float  # of the scores
+
+
+class Work(NamedTuple):
+    """What one batch asks for."""
+
+    updates: int
+    tokens: int  # new ones; memory is not counted
+    flops: float
+
+
+def work(config: RunConfig, task: Task | Text) -> Work:
+    """Updates, tokens and operations of a batch in the middle of training."""
+    if config.curriculum.over != "none":
+        raise ConfigError(
+            f"curriculum.over={config.curriculum.over} changes the step while it is measured; leave it out"
+        )
+    batch, bptt = config.train.batch, config.bptt
+    lengths, counts, share = shape(config, task)
+    past = len(lengths) - len(counts)
+    planned = windows(counts, bptt.depth, bptt.schedule, past)
+    costs = [forward(config.model, length, batch, share) for length in lengths]
+    carries = config.model.memory.size > 0 and config.model.memory.recurrent
+    made = 1 if bptt.schedule == "sequence" else sum(bool(window.counted) for window in planned)
+    return Work(made, batch * sum(lengths[past:]), training(costs, planned, carries, past))
+
+
+def shape(config: RunConfig, task: Task | Text) -> tuple[list[int], list[int], list[float]]:
+    """Tokens of a batch's segments, those replayed first; losses of the new ones; targets per cluster."""
+    if isinstance(task, Text):
+        length, depth = config.task.segment_length, int(config.bptt.depth)
+        new, past = (depth + 1, 0) if config.bptt.schedule == "chunked" else (1, depth)
+        targets = task.corpus.tokens("train")
+        return [length] * (past + new), [length] * new, shares(targets, config.model.cutoffs)
+    drawn = task.fresh(config.train.batch, 0, config.seed)
+    parts = drawn.loss_mask.split(segment_length(task.total_length, config.task.segments), dim=1)
+    share = shares(drawn.targets.numpy(), config.model.cutoffs)
+    return [part.shape[1] for part in parts], [int(part.sum()) for part in parts], share
+
+
+def shares(targets: np.ndarray, cutoffs: Sequence[int]) -> list[float]:
+    """The part of the targets that lies in each tail of an adaptive softmax."""
+    above = [float((targets >= cutoff).mean()) for cutoff in cutoffs]
+    return [more - less for more, less in pairwise([*above, 0.0])]
+
+
+def training(costs: Sequence[Cost], planned: Sequence[Window], carries: bool, past: int = 0) -> float:
+    """Forward and backward passes of all windows; a window without a loss is only read where it is new."""
+    total, seen = 0.0, past
+    for window in planned:
+        last = max(window.counted, default=-1)
+        for index in range(window.start if window.counted else seen, window.stop):
+            counted = index in window.counted
+            learns = counted or (carries and index < last)  # through the memory it leaves
+            total += (3 if learns else 1) * costs[index].body + 3 * counted * costs[index].output
+        seen = window.stop
+    return total
+
+
+def forward(model: ModelConfig, tokens: int, batch: int, share: Sequence[float] = ()) -> Cost:
+    """Read one segment of `tokens` tokens in each of `batch` rows."""
+    heads, width = model.heads * model.head_width, model.width
+    queries = tokens + model.memory.size * (1 + model.memory.write)
+    keys = model.cache.size + queries
+    weights = 4 * width * heads + 2 * width * model.inner_width
+    products = 2 if model.positions == "rotary" else 3
+    rows = queries * weights + model.cache.size * 2 * width * heads
+    body = 2 * batch * model.layers * (rows + products * queries * keys * heads)
+    return Cost(body, 2 * batch * tokens * scored(model, share))
+
+
+def scored(model: ModelConfig, share: Sequence[float]) -> float:
+    """Weights that score the target of one token, on average."""
+    if not model.cutoffs:
+        return model.width * model.vocabulary
+    clusters = [stop - start for start, stop in pairwise((0, *model.cutoffs, model.vocabulary))]
+    clusters[0] += len(model.cutoffs)
+    weights = 0.0
+    for index, (size, part) in enumerate(zip(clusters, (1, *share), strict=True)):
+        narrow = model.width // model.div_val**index
+        projection = 2 * model.width * narrow if model.div_val > 1 else 0  # in and out
+        weights += part * (narrow * size + projection)
+    return weights

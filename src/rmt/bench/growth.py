@@ -1,0 +1,81 @@
+"""How a step grows with the number of segments it unrolls: time, and memory with and without recomputing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from rmt.bench.measure import WAYS, Spread, Way, alone, peak_memory, spread, update_times
+from rmt.core.model import SegmentModel
+from rmt.errors import ConfigError
+from rmt.tasks.task import Task
+from rmt.tasks.text import Text
+from rmt.train.config import RunConfig
+from rmt.train.trainer import Trainer
+
+
+class Point(NamedTuple):
+    """A step over some segments."""
+
+    segments: int
+    way: str  # eager or fast
+    recomputed: bool  # segments are computed again in the backward pass
+    step: Spread
+    peak: int | None  # bytes, as in `measure.Row`
+
+
+class Line(NamedTuple):
+    """The straight line nearest to some points: start + slope · segments."""
+
+    start: float
+    slope: float
+    error: float  # of the worst point, as a part of its value
+
+
+def growth(
+    name: str, config: RunConfig, task: Task | Text, counts: Sequence[int], ways: Sequence[Way], steps: int
+) -> Iterator[Point]:
+    """Steps over each number of segments, all of the same length, gradients through all of them."""
+    if not isinstance(task, Text):
+        raise ConfigError(
+            f"growth needs segments of one length, which {name} does not have; name a configuration of text"
+        )
+    for way in ways:
+        for recomputed in (False, True):
+            for segments in counts:
+                bptt = replace(config.bptt, schedule="chunked", depth=segments - 1, checkpoint=recomputed)
+                with alone(f"{name} in {segments} segments"):
+                    yield point(replace(config, compile=way, bptt=bptt), task, steps)
+
+
+def point(config: RunConfig, task: Text, steps: int) -> Point:
+    trainer = Trainer(config, task)
+    times = update_times(trainer, steps)
+    peak = peak_memory(trainer.fabric.device)
+    segments = int(config.bptt.depth) + 1
+    return Point(segments, WAYS[config.compile], config.bptt.checkpoint, spread(times), peak)
+
+
+def border_bytes(config: RunConfig) -> int:
+    """The state at one border: all that has to be kept for a further segment."""
+    with torch.device("meta"):
+        return SegmentModel(config.model).initial_state(config.train.batch).nbytes
+
+
+def curves(points: Sequence[Point]) -> dict[tuple[str, bool], list[Point]]:
+    """The points by way and by whether segments are recomputed."""
+    found: dict[tuple[str, bool], list[Point]] = {}
+    for one in points:
+        found.setdefault((one.way, one.recomputed), []).append(one)
+    return found
+
+
+def line(segments: Sequence[int], values: Sequence[float]) -> Line:
+    """Least squares of the relative errors, so that small numbers of segments count as much as large ones."""
+    at, value = np.array(segments, dtype=float), np.array(values, dtype=float)
+    slope, start = np.polyfit(at, value, 1, w=1 / value)
+    return Line(float(start), float(slope), float(np.abs((start + slope * at) / value - 1).max()))

@@ -1,0 +1,191 @@
+"""What was measured, as a dated page with hardware and versions, the numbers behind it, and a picture."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rmt.bench.growth import Point, curves, line
+from rmt.bench.measure import Row
+from rmt.errors import ConfigError
+from rmt.train.config import RunConfig
+from rmt.train.log import write_whole
+
+GIB = 2**30
+COLOURS = {"eager": "#c8500a", "fast": "#0b62ad", "evaluation": "#0a7a57"}
+OTHER = "#3d3b37"
+COLUMNS = (
+    "configuration",
+    "path",
+    "ms per step",
+    "spread",
+    "tokens/s",
+    "peak GiB",
+    "TFLOP/s",
+    "product TFLOP/s",
+    "utilisation",
+    "kernels",
+)
+GROWTH_COLUMNS = ("path", "segments", "recomputed", "ms per step", "spread", "ms per segment", "peak GiB")
+
+
+class Page(NamedTuple):
+    """Where a measurement is written, and what it says of itself."""
+
+    folder: Path
+    name: str
+    command: str
+    environment: Mapping[str, Any]
+    notes: Sequence[str]  # what the configurations are
+
+    def path(self, ending: str) -> Path:
+        """benchmarks/2026-11-15-bench-NAME.md and its neighbours."""
+        return self.folder / f"{datetime.date.today().isoformat()}-bench-{self.name}.{ending}"
+
+
+def write_rows(page: Page, rows: Sequence[Row]) -> Path:
+    """The table so far; the same command on the same day replaces it."""
+    return write(page, table(COLUMNS, map(cells, rows)), [row._asdict() for row in rows])
+
+
+def write_growth(page: Page, points: Sequence[Point], border: int) -> Path:
+    """The points so far and the lines through them."""
+    text = table(GROWTH_COLUMNS, map(growth_cells, points))
+    lines = "\n".join(f"- {said}" for said in sayings(points, border))
+    return write(page, f"{text}\n\n{lines}", [point._asdict() for point in points])
+
+
+def write(page: Page, body: str, records: list[dict[str, Any]]) -> Path:
+    about = ", ".join(f"{key} {value}" for key, value in page.environment.items())
+    notes = "\n".join(f"- {note}" for note in page.notes)
+    title = f"# Speed: {page.name}\n\n{datetime.date.today().isoformat()}, {about}.\n\n    {page.command}\n"
+    path = page.path("md")
+    try:
+        page.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, f"{title}\n{body}\n\n{notes}\n")
+        numbers = {"environment": dict(page.environment), "command": page.command, "rows": records}
+        write_whole(page.path("json"), json.dumps(numbers, indent=1) + "\n")
+    except OSError as error:
+        raise ConfigError(
+            f"out={str(page.folder)!r} cannot be written ({error.strerror}); name another with --out"
+        ) from None
+    return path
+
+
+def table(columns: Sequence[str], rows: Any) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cells(row: Row) -> list[str]:
+    """A row of the table, in the order of `COLUMNS`."""
+    return [
+        row.configuration,
+        row.way,
+        f"{1000 * row.step.median:.2f}",
+        f"{1000 * row.step.low:.2f} to {1000 * row.step.high:.2f}",
+        f"{row.speed:,.0f}",
+        gigabytes(row.peak),
+        f"{row.rate / 1e12:.3g}",
+        f"{row.product / 1e12:.3g}",
+        f"{100 * row.utilisation:.1f} %",
+        "–" if row.kernels is None else f"{row.kernels:,}",
+    ]
+
+
+def growth_cells(point: Point) -> list[str]:
+    """A row of the table, in the order of `GROWTH_COLUMNS`."""
+    return [
+        point.way,
+        str(point.segments),
+        "yes" if point.recomputed else "no",
+        f"{1000 * point.step.median:.2f}",
+        f"{1000 * point.step.low:.2f} to {1000 * point.step.high:.2f}",
+        f"{1000 * point.step.median / point.segments:.2f}",
+        gigabytes(point.peak),
+    ]
+
+
+def gigabytes(count: int | None) -> str:
+    return "–" if count is None else f"{count / GIB:.2f}"
+
+
+def sayings(points: Sequence[Point], border: int) -> list[str]:
+    """What each curve amounts to: a straight line in time, bytes per further segment."""
+    said = [f"The state at one border, of all rows: {border / 2**20:.3f} MiB."]
+    for (way, recomputed), curve in curves(points).items():
+        label = f"{way}, recomputed" if recomputed else way
+        if len(curve) < 2:
+            continue
+        first, last = curve[0], curve[-1]
+        fit = line([one.segments for one in curve], [one.step.median for one in curve])
+        text = (
+            f"{label}: {1000 * fit.start:.2f} ms + {1000 * fit.slope:.2f} ms per segment; no point is "
+            f"further than {100 * fit.error:.0f} % from that line"
+        )
+        if first.peak is not None and last.peak is not None:
+            each = (last.peak - first.peak) / (last.segments - first.segments)
+            text += f"; each further segment adds {each / 2**20:.1f} MiB"
+        said.append(text + ".")
+    return said
+
+
+def describe(name: str, config: RunConfig) -> str:
+    """A configuration in a line."""
+    model, task = config.model, config.task
+    size = f"{model.layers} layers × {model.width}, {model.heads} heads of {model.head_width}"
+    cut = f"segments of {task.segment_length}" if task.is_text else f"{task.segments} segments"
+    return (
+        f"{name}: {config.preset}, {size}, {model.positions} positions, memory {model.memory.size}, cache "
+        f"{model.cache.size}, {model.vocabulary:,} tokens; {task.name} in {cut}, batch {config.train.batch}, "
+        f"BPTT {config.bptt.schedule} depth {config.bptt.depth}; {config.optimizer.name}, {config.precision}"
+        + (f", {config.threads} CPU thread{'s' * (config.threads > 1)}" if config.threads else "")
+    )
+
+
+def draw_rows(rows: Sequence[Row], path: Path) -> None:
+    """Tokens per second, a bar for each row."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.34 * len(rows)), layout="constrained")
+    places = range(len(rows))
+    colours = [COLOURS.get(row.way, OTHER) for row in rows]
+    axes.barh(places, [row.speed for row in rows], color=colours, height=0.7)
+    axes.set_yticks(places, [f"{row.configuration}, {row.way}" for row in rows])
+    for place, row in zip(places, rows, strict=True):
+        axes.text(row.speed, place, f" {row.speed:,.0f}", va="center", fontsize=8)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.set_xlabel("tokens per second")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def draw_growth(points: Sequence[Point], path: Path) -> None:
+    """Time and peak memory of a step over its segments."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    for (way, recomputed), curve in curves(points).items():
+        style = {"color": COLOURS[way], "linestyle": "--" if recomputed else "-", "marker": "o"}
+        label = f"{way}, segments recomputed" if recomputed else way
+        at = [one.segments for one in curve]
+        left.plot(at, [1000 * one.step.median for one in curve], label=label, **style)
+        right.plot(at, [(one.peak or 0) / GIB for one in curve], label=label, **style)
+    left.set(xlabel="segments of a step", ylabel="ms per step", ylim=(0, None))
+    right.set(xlabel="segments of a step", ylabel="peak memory, GiB", ylim=(0, None))
+    left.legend(frameon=False)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)

@@ -1,0 +1,122 @@
+"""`rmt bench`: names, settings of one's own, one page, one line for every mistake."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from rmt.bench import measure
+from rmt.bench.configurations import CONFIGURATIONS, PAPER, SMALL
+from rmt.bench.text import made_text
+from rmt.cli import bench
+from rmt.cli.bench import subject
+from tests.cli.command import TINY, rmt
+from tests.cli.test_bad_input import assert_refused
+
+ECHO = f"tests.train.runs:Echo {TINY.replace('--steps 4', '--steps 1')}"
+MISTAKES = {
+    "bench copy-24-9x9": ["unknown configuration 'copy-24-9x9'", "did you mean 'copy-24-9x8'?"],
+    "bench coppy": ["unknown configuration 'coppy'", "did you mean 'copy'?"],
+    "bench copy --compile fast": ["unknown compile 'fast'", "auto, both, off"],
+    "bench copy --steps 0": ["steps=0", "at least 1"],
+    "bench copy --steps many": ["--steps", "'many'", "see rmt bench --help"],
+    "bench text": ["data is missing", "--data"],
+    "bench copy --growth": ["growth", "copy", "name a configuration of text"],
+    "bench text-small --growth 1,x": ["growth='1,x'", "such as 1,2,4,8,16"],
+    "bench text-small --growth 0": ["growth='0'", "such as 1,2,4,8,16"],
+    "bench copy reverse --growth": ["growth", "not of 2", "give one NAME"],
+    "bench copy --segmnts 3": ["unknown argument '--segmnts'", "did you mean '--segments'?"],
+    "bench copy --model baseline --memory 8": ["memory=8 has no effect", "leave it out"],
+    "bench --config missing.yaml": ["'missing.yaml'", "No such file"],
+}
+
+
+@pytest.fixture(autouse=True)
+def small_product(monkeypatch):
+    monkeypatch.setitem(measure.PRODUCT, "cpu", (16, torch.float32))
+
+
+@pytest.mark.parametrize("command", MISTAKES)
+def test_a_mistake_is_one_line(capsys, tmp_path, command):
+    assert_refused(capsys, f"{command} --device cpu", MISTAKES[command])
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_fast_path_is_for_a_gpu(capsys):
+    assert_refused(capsys, "bench copy --compile auto --device cpu", ["compile=auto", "CPU", "leave it out"])
+
+
+def test_the_list_has_every_name(capsys):
+    code, out, err = rmt(capsys, "bench --list")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == [*CONFIGURATIONS]
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_every_named_configuration_is_one(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("rmt.bench.text.made_text", partial(made_text, count=20_000))
+    made = subject(name, {"train": {"batch": 2}}, "cpu", tmp_path)
+    assert made.config.preset == "rmt"
+    assert made.config.precision == "32-true"
+    assert made.config.train.batch == 2
+    if CONFIGURATIONS[name].symbols:
+        assert made.config.model.vocabulary == CONFIGURATIONS[name].symbols
+        assert made.config.model.memory.size == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "segments", "batch"),
+    [("copy-24-9x8", 4, 9, 128), ("copy-24-6x12", 4, 6, 32), ("quadratic-6", 6, 6, 128)],
+)
+def test_sequences_are_as_in_the_paper(name, layers, segments, batch, tmp_path):
+    config = subject(name, {}, "cpu", tmp_path).config
+    assert (config.model.layers, config.task.segments, config.train.batch) == (layers, segments, batch)
+
+
+def test_on_a_gpu_numbers_are_bfloat16_unless_told_otherwise(tmp_path):
+    assert subject("copy-24-9x8", {}, "cuda", tmp_path).config.precision == "bf16-mixed"
+    given = {"precision": "32-true"}
+    assert subject("copy-24-9x8", given, "cuda", tmp_path).config.precision == "32-true"
+
+
+def test_a_task_is_measured_with_the_options_of_train(capsys, tmp_path):
+    answer = rmt(capsys, f"bench {ECHO} --out out")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("tests.train.runs:Echo  eager  ")
+    names = sorted(path.name[10:] for path in (tmp_path / "out").iterdir())
+    assert names == [f"-bench-tests.train.runs.Echo.{ending}" for ending in ("json", "md", "png")]
+    page = next((tmp_path / "out").glob("*.md")).read_text()
+    assert "1 layers × 8" in page
+    assert "| tests.train.runs:Echo | eager |" in page
+
+
+def test_a_config_file_is_a_configuration(capsys, tmp_path):
+    Path("mine.yaml").write_text(rmt(capsys, f"bench {ECHO} --print_config").out)
+    answer = rmt(capsys, "bench --config mine.yaml --steps 1")
+    assert answer.code == 0, answer.err
+    assert next((tmp_path / "benchmarks").glob("*.md")).name.endswith("-bench-mine.md")
+
+
+def test_growth_is_a_page_of_its_own(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("rmt.bench.text.made_text", partial(made_text, count=20_000))
+    model = "--model.layers 1 --model.width 8 --model.heads 1 --batch 2 --task.segment_length 4"
+    answer = rmt(capsys, f"bench text-small {model} --growth 1,2 --steps 1 --device cpu")
+    assert answer.code == 0, answer.err
+    assert [line.split("  ")[0] for line in answer.out.splitlines()[:4]] == ["segments 1", "segments 2"] * 2
+    page = next((tmp_path / "benchmarks").glob("*-bench-growth-text-small.md")).read_text()
+    assert "ms per segment; no point is further than" in page
+
+
+def test_without_names_a_cpu_gets_the_small_ones_and_a_gpu_the_papers(capsys):
+    arguments = bench.parser().parse_args([])
+    assert bench.chosen(arguments, {}, "cpu") == ([*SMALL], "small")
+    assert bench.chosen(arguments, {}, "cuda") == ([*PAPER], "paper")
+
+
+def test_without_matplotlib_there_is_no_picture_and_a_word_about_it(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(bench.importlib.util, "find_spec", lambda name: None)
+    answer = rmt(capsys, f"bench {ECHO}")
+    assert answer.code == 0, answer.err
+    assert "not drawn: matplotlib is not installed" in answer.out
+    assert not list((tmp_path / "benchmarks").glob("*.png"))
