@@ -1,6 +1,5 @@
 """`rmt bench`: names, settings of one's own, one page, one line for every mistake."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,9 @@ def test_the_list_has_every_name(capsys):
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_every_named_configuration_is_one(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("rmt.bench.text.made_text", partial(made_text, count=20_000))
+    monkeypatch.setattr(
+        "rmt.bench.text.made_text", lambda symbols, folder, count: made_text(symbols, folder, 20_000)
+    )
     made = subject(name, {"train": {"batch": 2}}, "cpu", tmp_path)
     assert made.config.preset == "rmt"
     assert made.config.precision == "32-true"
@@ -99,7 +100,9 @@ def test_a_config_file_is_a_configuration(capsys, tmp_path):
 
 
 def test_growth_is_a_page_of_its_own(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("rmt.bench.text.made_text", partial(made_text, count=20_000))
+    monkeypatch.setattr(
+        "rmt.bench.text.made_text", lambda symbols, folder, count: made_text(symbols, folder, 20_000)
+    )
     model = "--model.layers 1 --model.width 8 --model.heads 1 --batch 2 --task.segment_length 4"
     answer = rmt(capsys, f"bench text-small {model} --growth 1,2 --steps 1 --device cpu")
     assert answer.code == 0, answer.err

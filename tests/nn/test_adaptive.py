@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rmt.core.recording import Captured
 from rmt.errors import ConfigError
 from rmt.nn.adaptive import AdaptiveEmbedding, fits
 from rmt.nn.embedding import TiedEmbedding
-from rmt.train.capture import Captured
 
 BATCH, TOKENS, VOCABULARY, WIDTH = 3, 7, 23, 70
 CUTOFFS = (5, 8, 19)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from rmt.core import recording
+from rmt.core.recording import KEPT, Recorder
 from rmt.experiments.recipe import resolve
-from rmt.train import capture
-from rmt.train.capture import KEPT, Recorder
 from rmt.train.loop import build_task
 from rmt.train.trainer import Trainer
 
@@ -28,7 +28,7 @@ class Recording:
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    monkeypatch.setattr(capture, "Captured", Recording)
+    monkeypatch.setattr(recording, "Captured", Recording)
     return Recorder(lambda kind, *inputs: ("worked", kind, *inputs), enabled=True)
 
 

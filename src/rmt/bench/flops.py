@@ -34,6 +34,11 @@ class Cost(NamedTuple):
 
     body: float  # of the layers
     output: float  # of the scores
+    spared: float = 0.0  # of the body, without predictions: the last layer then makes the write block only
+
+    @property
+    def whole(self) -> float:
+        return self.body + self.output
 
 
 class Work(NamedTuple):
@@ -87,7 +92,8 @@ def training(costs: Sequence[Cost], planned: Sequence[Window], carries: bool, pa
         for index in range(window.start if window.counted else seen, window.stop):
             counted = index in window.counted
             learns = counted or (carries and index < last)  # through the memory it leaves
-            total += (3 if learns else 1) * costs[index].body + 3 * counted * costs[index].output
+            body = costs[index].body - (0.0 if counted else costs[index].spared)
+            total += (3 if learns else 1) * body + 3 * counted * costs[index].output
         seen = window.stop
     return total
 
@@ -101,7 +107,16 @@ def forward(model: ModelConfig, tokens: int, batch: int, share: Sequence[float] 
     products = 2 if model.positions == "rotary" else 3
     rows = queries * weights + model.cache.size * 2 * width * heads
     body = 2 * batch * model.layers * (rows + products * queries * keys * heads)
-    return Cost(body, 2 * batch * tokens * scored(model, share))
+    row = (
+        2 * width * heads + 2 * width * model.inner_width + products * keys * heads
+    )  # beyond its key and value
+    unwritten = 0 if carries_read(model) else tokens + model.memory.size
+    return Cost(body, 2 * batch * tokens * scored(model, share), 2 * batch * unwritten * row)
+
+
+def carries_read(model: ModelConfig) -> bool:
+    """Whether the next segment starts from what the last layer makes of the read block."""
+    return model.memory.recurrent and not model.memory.write
 
 
 def scored(model: ModelConfig, share: Sequence[float]) -> float:

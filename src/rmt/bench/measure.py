@@ -20,6 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from rmt.bench.flops import forward, shares, work
 from rmt.core.model import SegmentModel
+from rmt.core.recording import compile_parts
 from rmt.errors import ConfigError
 from rmt.evaluate.perplexity import perplexity
 from rmt.tasks.lanes import Lanes
@@ -102,7 +103,7 @@ def training(name: str, config: RunConfig, task: Task | Text, steps: int) -> Row
 
 
 def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
-    """Perplexity as `rmt evaluate` computes it, a segment being a step."""
+    """Perplexity as `rmt evaluate` computes it, a segment being a step; compiled and in bfloat16 on a GPU."""
     device = torch.device(device_of(config.device))
     length, batch = config.task.segment_length, config.train.evaluate_batch or config.train.batch
     count, cutoffs = ceil(steps / BLOCKS), config.model.cutoffs
@@ -110,15 +111,19 @@ def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
     lanes = Lanes(text[: batch * (count * length + 1)], batch)
     model = SegmentModel(config.model).to(device)
 
+    fast = device.type == "cuda"
+    if fast:
+        compile_parts(model)
+
     def read() -> int:
-        perplexity(model, lanes, length)
+        perplexity(model, lanes, length, half=fast)
         return lanes.segments(length)
 
     read()
     times, peak = block_times(read, steps, device), peak_memory(device)
     tokens = lanes.predicted / lanes.segments(length)
     cost = forward(config.model, length, batch, shares(text, cutoffs))
-    flops = sum(cost) * tokens / (batch * length)
+    flops = cost.whole * tokens / (batch * length)
     return Row(name, "evaluation", spread(times), tokens, flops, product_rate(device), peak)
 
 

@@ -25,6 +25,7 @@ EXAMPLES = """examples:
   rmt bench --list                           the names"""
 SEGMENTS = "1,2,4,8,16"
 STEPS = {"cuda": 50, "cpu": 10}
+TOKENS = {"cuda": 2_400_000, "cpu": 400_000}  # of made text: a pass is longer than the measurement
 
 
 class Subject(NamedTuple):
@@ -133,7 +134,7 @@ def subject(name: str, given: dict[str, Any], device: str, folder: Path) -> Subj
     symbols = CONFIGURATIONS[name].symbols if name in CONFIGURATIONS else 0
     task = CONFIGURATIONS[name].settings if name in CONFIGURATIONS else {"task": {"name": name}}
     if symbols and "data" not in given.get("task", {}):
-        own["task"] = {"data": made_text(symbols, folder)}
+        own["task"] = {"data": made_text(symbols, folder, TOKENS[device])}
     config = resolve(merge(own, task, given, {"device": device}))
     return Subject(name, config, build_task(config.task))
 

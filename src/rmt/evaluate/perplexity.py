@@ -8,9 +8,12 @@ from copy import copy
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from rmt.core.cache import Cache
 from rmt.core.model import SegmentModel
+from rmt.core.recording import Recorder, sent
+from rmt.core.state import State
 from rmt.infer.reader import reading
 from rmt.tasks.lanes import Lanes
 
@@ -20,22 +23,37 @@ def perplexity(
     lanes: Lanes,
     length: int,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    half: bool = False,
 ) -> dict[str, float]:
     """Loss, perplexity and bits per token over lanes read in segments of `length` tokens.
 
     Each lane starts from the initial state; the last segment may be shorter. `tokens` is the exact number
-    of predicted tokens: all but the first of each lane and a remainder of less than one per lane.
+    of predicted tokens: all but the first of each lane and a remainder of less than one per lane. With
+    `half`, products are in bfloat16. On a GPU a segment is recorded once and replayed.
     """
     count = lanes.segments(length)
-    with reading(model):
+
+    def read(_: None, tokens: Tensor, targets: Tensor, memory: Tensor, *cache: Tensor) -> tuple[Tensor, ...]:
+        output = model(tokens, State(memory, cache[1:], cache[0]), targets=targets)
+        assert output.losses is not None
+        after = output.state
+        return output.losses.double().sum(), after.memory.to(memory.dtype), after.cached, *after.cache
+
+    device = next(model.parameters()).device
+    with reading(model), torch.autocast(device.type, torch.bfloat16, enabled=half):
         state = model.initial_state(lanes.batch)
-        device = state.cached.device
+        carried: list[Tensor] = [
+            state.memory.contiguous(),
+            state.cached,
+            *map(Tensor.contiguous, state.cache),
+        ]
+        # an adaptive softmax looks at how many rare words there are
+        segment = Recorder(read, device.type == "cuda" and not model.config.cutoffs)
         total = torch.zeros((), dtype=torch.float64, device=device)
         for index in range(count):
-            tokens, targets = (torch.from_numpy(part).to(device) for part in lanes.segment(index, length))
-            output = model(tokens, state, targets=targets)
-            state = output.state
-            total += output.losses.double().sum()
+            tokens, targets = (sent(torch.from_numpy(part), device) for part in lanes.segment(index, length))
+            loss, *carried = segment(None, tokens, targets, *carried)
+            total += loss
             progress(index + 1, count)
     loss = float(total) / lanes.predicted
     return {

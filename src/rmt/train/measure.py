@@ -33,7 +33,8 @@ def measure(
         lanes = task.lanes(split, batch or train.evaluate_batch or train.batch)
         if train.evaluate_cache is not None:
             model = with_cache(model, train.evaluate_cache)
-        metrics = perplexity(model, lanes, config.task.segment_length, progress)
+        half = config.precision == "bf16-mixed"
+        metrics = perplexity(model, lanes, config.task.segment_length, progress, half)
         if task.metric != "bits_per_character":
             del metrics["bits_per_character"]  # tokens are longer than characters
         return metrics

@@ -11,16 +11,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils._triton import has_triton
 
 from rmt.core.model import Output, SegmentModel
+from rmt.core.recording import Recorder, compile_parts, sent
 from rmt.core.state import State
 from rmt.nn.adaptive import fits
 from rmt.tasks.segments import Segment
 from rmt.tasks.task import Task
 from rmt.tasks.text import Text
 from rmt.train.bptt import Plan, Window, enter, forget, replay, skim, windows
-from rmt.train.capture import Recorder, compile_parts
 from rmt.train.config import RunConfig
 from rmt.train.curriculum import Curriculum
 from rmt.train.device import device_of
@@ -77,7 +76,7 @@ class Trainer:
         # recomputing sets the random state, and processes talk to each other: neither is recorded
         recorded = self.fast and not config.bptt.checkpoint and self.fabric.world_size == 1
         self.update = Recorder(self.work, recorded)
-        if self.fast and has_triton():
+        if self.fast:
             compile_parts(self.model)
         self.rate = Rate(config.rate, config.train.steps)
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
@@ -135,7 +134,7 @@ class Trainer:
         resets = torch.stack([no_row(part) if part.reset is None else part.reset for part in segments], dim=1)
         columns = [torch.cat(column, dim=1) for column in zip(*(part[:3] for part in segments), strict=True)]
         entering = flat(enter(incoming, start, self.config.bptt.replay_from))
-        inputs = [self.sent(tensor) for tensor in (total, *columns, resets, *entering)]
+        inputs = [sent(tensor, self.fabric.device) for tensor in (total, *columns, resets, *entering)]
         static = kind.capacities or not self.config.model.cutoffs  # shapes that do not depend on targets
         self.rate.apply(self.optimizers, self.step)
         loss, correct, norm, *after = (self.update if static else self.work)(kind, *inputs)
@@ -143,13 +142,6 @@ class Trainer:
         forget(incoming, start)
         self.step += 1
         return Update(loss, correct, counted, norm)
-
-    def sent(self, tensor: Tensor) -> Tensor:
-        """A tensor on the device, without waiting for it."""
-        device = self.fabric.device
-        if device.type == "cuda" and tensor.device.type == "cpu":
-            tensor = tensor.pin_memory()
-        return tensor.to(device, non_blocking=True).contiguous()
 
     def work(self, kind: Kind, total: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
         """All of an update that runs on the device: gradients, clipping, the optimizers' step.

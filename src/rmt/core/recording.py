@@ -1,4 +1,4 @@
-"""An optimizer update as one CUDA graph: fewer kernels by compiling, all of them launched at once."""
+"""Work on a GPU as one CUDA graph: fewer kernels by compiling, all of them launched at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 
 import torch
 from torch import Tensor
+from torch.utils._triton import has_triton
 
 from rmt.core.model import SegmentModel
 
@@ -16,6 +17,8 @@ WIDE = 256  # from this width on, layers are compiled one by one: as fast, and s
 
 def compile_parts(model: SegmentModel) -> None:
     """Compile a narrow model's segment as a whole, whose time goes into launches; or a wide one's layers."""
+    if not has_triton():
+        return
     if model.config.width < WIDE:
         model.compile(dynamic=False)
         return
@@ -66,3 +69,10 @@ class Recorder:
         if call in self.recordings:
             return self.recordings[call](*inputs)
         return self.work(kind, *inputs)
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor on the device, without waiting for it."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True).contiguous()

@@ -1,0 +1,165 @@
+"""The kernels of `rmt.nn.kernel`: a tile of queries looks at all keys, a tile of keys at all queries."""
+
+# B batch · H heads · Q queries · K keys · E head width · BQ, BK, BE rows, keys, columns of a tile
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def visible_scores(
+    query, key, bias, mask, rows, columns, queries, keys, bias_row, mask_row, scale, HAS_BIAS: tl.constexpr
+):
+    """Scores of a tile (BQ, BK), -inf where a query does not see a key."""
+    inside = (rows < queries)[:, None] & (columns < keys)[None, :]
+    scores = tl.dot(query, tl.trans(key)) * scale
+    if HAS_BIAS:
+        place = bias + rows[:, None] * bias_row + columns[None, :]
+        scores += tl.load(place, mask=inside, other=0.0).to(tl.float32)
+    seen = tl.load(mask + rows[:, None] * mask_row + columns[None, :], mask=inside, other=0)
+    return tl.where(seen != 0, scores, float("-inf"))
+
+
+@triton.jit
+def tile(base, row_stride, rows, count, width, BE: tl.constexpr):
+    """Rows of a matrix with contiguous columns, (rows, BE), zeros outside of it."""
+    column = tl.arange(0, BE)
+    inside = (rows < count)[:, None] & (column < width)[None, :]
+    return tl.load(base + rows[:, None] * row_stride + column[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def put(base, row_stride, rows, count, width, values, BE: tl.constexpr):
+    """Write rows of a matrix."""
+    column = tl.arange(0, BE)
+    inside = (rows < count)[:, None] & (column < width)[None, :]
+    tl.store(base + rows[:, None] * row_stride + column[None, :], values, mask=inside)
+
+
+@triton.jit
+def forward_kernel(
+    query, key, value, bias, mask, output, weight,
+    query_b, query_h, query_r, key_b, key_h, key_r, value_b, value_h, value_r,
+    bias_b, bias_h, bias_r, mask_b, mask_r, output_b, output_h, output_r,
+    heads, queries, keys, width, scale,
+    HAS_BIAS: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
+):  # fmt: skip
+    """One tile of queries of one head: its output, and the logarithm of the sum of its weights."""
+    number = tl.program_id(1)
+    b, h = number // heads, number % heads
+    query, key, value = (
+        query + b * query_b + h * query_h,
+        key + b * key_b + h * key_h,
+        value + b * value_b + h * value_h,
+    )
+    bias += b * bias_b + h * bias_h
+    mask += b * mask_b
+    rows = tl.program_id(0) * BQ + tl.arange(0, BQ)
+    asked = tile(query, query_r, rows, queries, width, BE)
+    top = tl.full([BQ], float("-inf"), tl.float32)
+    total = tl.zeros([BQ], tl.float32)
+    found = tl.zeros([BQ, BE], tl.float32)
+    for first in range(0, keys, BK):
+        columns = first + tl.arange(0, BK)
+        known = tile(key, key_r, columns, keys, width, BE)
+        scores = visible_scores(
+            asked, known, bias, mask, rows, columns, queries, keys, bias_r, mask_r, scale, HAS_BIAS
+        )
+        higher = tl.maximum(top, tl.max(scores, 1))
+        level = tl.where(higher == float("-inf"), 0.0, higher)
+        share, kept = tl.exp(scores - level[:, None]), tl.exp(top - level)
+        rest = tile(value, value_r, columns, keys, width, BE)
+        found = found * kept[:, None] + tl.dot(share.to(rest.dtype), rest)
+        total, top = total * kept + tl.sum(share, 1), higher
+    total = tl.where(total == 0.0, 1.0, total)
+    put(output + b * output_b + h * output_h, output_r, rows, queries, width, found / total[:, None], BE)
+    tl.store(weight + number * queries + rows, top + tl.log(total), mask=rows < queries)
+
+
+@triton.jit
+def query_gradient_kernel(
+    query, key, value, bias, mask, output, weight, gradient, inner, to_query, to_bias,
+    query_b, query_h, query_r, key_b, key_h, key_r, value_b, value_h, value_r,
+    bias_b, bias_h, bias_r, mask_b, mask_r, output_b, output_h, output_r, gradient_b, gradient_h, gradient_r,
+    to_query_b, to_query_h, to_query_r,
+    heads, queries, keys, width, scale,
+    HAS_BIAS: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
+):  # fmt: skip
+    """One tile of queries: their gradient, their bias's, and ⟨gradient, output⟩ for the keys' kernel."""
+    number = tl.program_id(1)
+    b, h = number // heads, number % heads
+    query, key, value = (
+        query + b * query_b + h * query_h,
+        key + b * key_b + h * key_h,
+        value + b * value_b + h * value_h,
+    )
+    bias += b * bias_b + h * bias_h
+    mask += b * mask_b
+    rows = tl.program_id(0) * BQ + tl.arange(0, BQ)
+    asked = tile(query, query_r, rows, queries, width, BE)
+    come = tile(gradient + b * gradient_b + h * gradient_h, gradient_r, rows, queries, width, BE)
+    made = tile(output + b * output_b + h * output_h, output_r, rows, queries, width, BE)
+    product = tl.sum(come.to(tl.float32) * made.to(tl.float32), 1)
+    tl.store(inner + number * queries + rows, product, mask=rows < queries)
+    weights = tl.load(weight + number * queries + rows, mask=rows < queries, other=0.0)
+    found = tl.zeros([BQ, BE], tl.float32)
+    for first in range(0, keys, BK):
+        columns = first + tl.arange(0, BK)
+        known = tile(key, key_r, columns, keys, width, BE)
+        scores = visible_scores(
+            asked, known, bias, mask, rows, columns, queries, keys, bias_r, mask_r, scale, HAS_BIAS
+        )
+        share = tl.exp(scores - weights[:, None])
+        back = tl.dot(come, tl.trans(tile(value, value_r, columns, keys, width, BE)))
+        change = (share * (back - product[:, None])).to(asked.dtype)
+        if HAS_BIAS:
+            inside = (rows < queries)[:, None] & (columns < keys)[None, :]
+            place = to_bias + (number * queries + rows)[:, None] * keys + columns[None, :]
+            tl.store(place, change, mask=inside)
+        found += tl.dot(change, known)
+    put(to_query + b * to_query_b + h * to_query_h, to_query_r, rows, queries, width, found * scale, BE)
+
+
+@triton.jit
+def key_gradient_kernel(
+    query, key, value, bias, mask, weight, gradient, inner, to_key, to_value,
+    query_b, query_h, query_r, key_b, key_h, key_r, value_b, value_h, value_r,
+    bias_b, bias_h, bias_r, mask_b, mask_r, gradient_b, gradient_h, gradient_r,
+    to_key_b, to_key_h, to_key_r, to_value_b, to_value_h, to_value_r,
+    heads, queries, keys, width, scale,
+    HAS_BIAS: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
+):  # fmt: skip
+    """One tile of keys of one head: their gradient and that of their values."""
+    number = tl.program_id(1)
+    b, h = number // heads, number % heads
+    query, key, value = (
+        query + b * query_b + h * query_h,
+        key + b * key_b + h * key_h,
+        value + b * value_b + h * value_h,
+    )
+    bias, mask, gradient = (
+        bias + b * bias_b + h * bias_h,
+        mask + b * mask_b,
+        gradient + b * gradient_b + h * gradient_h,
+    )
+    columns = tl.program_id(0) * BK + tl.arange(0, BK)
+    known = tile(key, key_r, columns, keys, width, BE)
+    kept = tile(value, value_r, columns, keys, width, BE)
+    found_key, found_value = tl.zeros([BK, BE], tl.float32), tl.zeros([BK, BE], tl.float32)
+    for first in range(0, queries, BQ):
+        rows = first + tl.arange(0, BQ)
+        asked = tile(query, query_r, rows, queries, width, BE)
+        come = tile(gradient, gradient_r, rows, queries, width, BE)
+        scores = visible_scores(
+            asked, known, bias, mask, rows, columns, queries, keys, bias_r, mask_r, scale, HAS_BIAS
+        )
+        weights = tl.load(weight + number * queries + rows, mask=rows < queries, other=0.0)
+        product = tl.load(inner + number * queries + rows, mask=rows < queries, other=0.0)
+        share = tl.exp(scores - weights[:, None])
+        found_value += tl.dot(tl.trans(share.to(come.dtype)), come)
+        change = share * (tl.dot(come, tl.trans(kept)) - product[:, None])
+        found_key += tl.dot(tl.trans(change.to(asked.dtype)), asked)
+    put(to_key + b * to_key_b + h * to_key_h, to_key_r, columns, keys, width, found_key * scale, BE)
+    put(to_value + b * to_value_b + h * to_value_h, to_value_r, columns, keys, width, found_value, BE)
