@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 import statistics
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 from rmt.cli.main import COMMANDS
+from rmt.config import from_dict
+from rmt.experiments.finetune_config import FinetuneConfig
 from rmt.experiments.paper import PUBLISHED, Cell
 
 ROOT = Path(__file__).parent.parent
@@ -21,7 +24,11 @@ TABLES = (  # files in results whose table is on a page there
     "retrieval-3-5000-steps",
     "text-enwik8-prefix",
     "text-wikitext-2",
+    "hyperpartisan",
+    "hyperpartisan-repeat",
 )
+
+PAGES = ("algorithmic", "language-modelling", "hyperpartisan")
 
 
 def blocks(language: str) -> list[str]:
@@ -133,6 +140,35 @@ def test_the_sentence_on_language_models_is_what_was_measured() -> None:
     assert sentence in README
 
 
+def test_the_sentence_on_documents_is_what_was_measured() -> None:
+    lines = (ROOT / "results/hyperpartisan.jsonl").read_text().splitlines()
+    cells: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for result in map(json.loads, lines):
+        cells[result["config"]["segments"], result["config"]["memory"]].append(result["value"])
+    found = {
+        cell: f"{statistics.mean(some):.3f} ± {statistics.stdev(some):.3f}" for cell, some in cells.items()
+    }
+    assert {len(some) for some in cells.values()} == {5}
+    assert f"{found[1, 0]} for the plain model" in README
+    assert ", ".join(found[segments, 10] for segments in (1, 2, 3, 4)) + " with ten memory tokens" in README
+    again = json.loads((ROOT / "results/hyperpartisan-repeat.jsonl").read_text().splitlines()[0])
+    assert again["seed"] == 0
+    assert f"run twice, had {cells[4, 10][0]:.3f} and {again['value']:.3f}" in README
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/huggingface.md"])
+def test_predict_takes_the_folder_that_the_line_before_it_made(page: str) -> None:
+    from rmt.cli.finetune import default_folder, parser, settings
+
+    lines = re.findall(
+        r"^\$ rmt finetune (.*)\n\$ rmt predict (\S+)", (ROOT / page).read_text(), re.MULTILINE
+    )
+    assert lines
+    for finetune, folder in lines:
+        config = from_dict(FinetuneConfig, settings(parser().parse_args(finetune.split())))
+        assert default_folder(config).as_posix() == folder
+
+
 @pytest.mark.parametrize("name", [*TABLES, "text-small"])
 def test_a_result_has_everything_that_makes_it_a_result(name: str) -> None:
     needed = {
@@ -156,7 +192,7 @@ def test_a_result_has_everything_that_makes_it_a_result(name: str) -> None:
 def test_the_table_of_the_results_page_is_what_the_report_prints(capsys: pytest.CaptureFixture[str]) -> None:
     from rmt.cli.main import main
 
-    pages = [(ROOT / f"results/{name}.md").read_text() for name in ("algorithmic", "language-modelling")]
+    pages = [(ROOT / f"results/{name}.md").read_text() for name in PAGES]
     page = "\n".join(pages)
     for name in TABLES:
         assert main(["report", str(ROOT / f"results/{name}.jsonl")]) == 0
