@@ -26,7 +26,11 @@ SHAPES = [(24, 24, 16), (70, 90, 41), (3, 20, 8), (148, 148, 64)]
 
 def rows(batch: int, count: int, width: int) -> Tensor:
     """(B, H, N, E) with the strides of a projection's output."""
-    return torch.randn(batch, count, 2, width, device=DEVICE).transpose(1, 2).requires_grad_()
+    return made(batch, count, 2, width).detach().transpose(1, 2).requires_grad_()
+
+
+def made(*shape: int) -> Tensor:
+    return torch.randn(*shape, device=DEVICE, dtype=torch.float32, requires_grad=True)
 
 
 @pytest.mark.parametrize("batched", [False, True], ids=["one-mask", "mask-per-row"])
@@ -39,7 +43,7 @@ def test_the_kernels_are_naive_attention(
 
     torch.manual_seed(0)
     query, key, value = rows(2, queries, width), rows(2, keys, width), rows(2, keys, width)
-    scores = torch.randn(2, 2, queries, keys + queries + 1, device=DEVICE, requires_grad=True)
+    scores = made(2, 2, queries, keys + queries + 1)
     bias = shift(scores, keys)
     mask = torch.rand(2 if batched else 1, queries, keys, device=DEVICE) > 0.4
     mask |= torch.eye(keys, dtype=torch.bool, device=DEVICE)[keys - queries :]
@@ -59,8 +63,8 @@ def test_several_models_at_once_are_each_alone() -> None:
     from rmt.nn.kernel import attention
 
     torch.manual_seed(0)
-    query, key, value = (torch.randn(3, 2, 2, 10, 8, device=DEVICE, requires_grad=True) for _ in range(3))
-    bias = torch.randn(3, 2, 2, 10, 10, device=DEVICE)
+    query, key, value = (made(3, 2, 2, 10, 8) for _ in range(3))
+    bias = made(3, 2, 2, 10, 10)
     mask = torch.ones(1, 10, 10, dtype=torch.bool, device=DEVICE).tril()
 
     def attend(*tensors: Tensor) -> Tensor:

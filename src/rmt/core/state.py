@@ -17,6 +17,15 @@ class State(NamedTuple):
     cache: tuple[Tensor, ...]  # N × (B, C, D)  SG(M^n): layer inputs, right-aligned, never carries gradient
     cached: Tensor  # (B,)           how many cache rows are valid
 
+    @classmethod
+    def of(cls, memory: Tensor, cached: Tensor, *cache: Tensor) -> State:
+        """The state of the tensors that `flat` gave."""
+        return cls(memory, cache, cached)
+
+    def flat(self) -> tuple[Tensor, ...]:
+        """All tensors in a row."""
+        return self.memory, self.cached, *self.cache
+
     def detach(self) -> State:
         """The same state with its history cut off: the one place where memory loses its gradient."""
         return self._replace(memory=self.memory.detach())

@@ -33,20 +33,14 @@ def perplexity(
     """
     count = lanes.segments(length)
 
-    def read(_: None, tokens: Tensor, targets: Tensor, memory: Tensor, *cache: Tensor) -> tuple[Tensor, ...]:
-        output = model(tokens, State(memory, cache[1:], cache[0]), targets=targets)
+    def read(_: None, tokens: Tensor, targets: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        output = model(tokens, State.of(*state), targets=targets)
         assert output.losses is not None
-        after = output.state
-        return output.losses.double().sum(), after.memory.to(memory.dtype), after.cached, *after.cache
+        return output.losses.double().sum(), *output.state.flat()
 
     device = next(model.parameters()).device
     with reading(model), torch.autocast(device.type, torch.bfloat16, enabled=half):
-        state = model.initial_state(lanes.batch)
-        carried: list[Tensor] = [
-            state.memory.contiguous(),
-            state.cached,
-            *map(Tensor.contiguous, state.cache),
-        ]
+        carried = [tensor.contiguous() for tensor in model.initial_state(lanes.batch).flat()]
         # an adaptive softmax looks at how many rare words there are
         segment = Recorder(read, device.type == "cuda" and not model.config.cutoffs)
         total = torch.zeros((), dtype=torch.float64, device=device)

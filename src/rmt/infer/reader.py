@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from rmt.config import positive
+from rmt.core.model import SegmentModel
+from rmt.core.recording import Recorder
 from rmt.core.state import State
 from rmt.errors import DataError
 
@@ -37,6 +39,7 @@ class Reader:
         self.model, self.state, self.segment_length = model, state, segment_length
         self.open, self.length = open, length  # (B, T) ids of the open segments, (B,) how many a row has
         self.current = torch.ones_like(length, dtype=torch.bool)  # rows whose segment `self.segment` has
+        self.recorder = Recorder(self.full, self.device.type == "cuda" and isinstance(model, SegmentModel))
         with reading(model):
             self.segment = model.open(state)
             if open.shape[1]:
@@ -75,12 +78,21 @@ class Reader:
 
     def read_whole(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
         """A whole segment in each row that takes one, and nothing in the others."""
-        output = self.model.read(tokens, self.state, ragged)
-        hidden: Tensor = output.hidden
+        if ragged is None:
+            hidden, *after = self.recorder(None, tokens, *(part.contiguous() for part in self.state.flat()))
+            state = State.of(*after)
+        else:
+            output = self.model.read(tokens, self.state, ragged)
+            hidden, state = output.hidden, output.state
         require_finite(hidden[exists.to(self.device)], "hidden states")
-        require_finite(output.state.memory, "memory tokens")
-        self.state, self.current = output.state, self.current & (take == 0)
+        require_finite(state.memory, "memory tokens")
+        self.state, self.current = state, self.current & (take == 0)
         return hidden
+
+    def full(self, _: None, tokens: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        """A segment that every row has."""
+        output = self.model.read(tokens, State.of(*state), None)
+        return output.hidden, *output.state.flat()
 
     def read_on(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
         """The next tokens of each row's segment; segments that are full then are closed."""

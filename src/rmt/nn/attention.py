@@ -16,6 +16,9 @@ from torch.utils._triton import has_triton
 from rmt.nn.linear import Linear, linear
 
 HALVES = (torch.bfloat16, torch.float16)
+OURS = torch.cuda.is_available() and has_triton()
+if OURS:
+    from rmt.nn import kernel
 
 
 class KeyValue(NamedTuple):
@@ -41,17 +44,15 @@ Attend = Callable[[Tensor, KeyValue, Tensor, Tensor], Attended]
 
 
 def fused(query: Tensor, seen: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
-    """Attention through fused kernels: our own in half precision on a GPU, else torch's.
+    """Attention through fused kernels: torch's; in half precision on a GPU, our own where those are slow.
 
     `bias` is () for none, or (B, H, Q, K).
     """
-    none = query.new_empty(0)
-    if bias.dim() and seen.value.is_cuda and seen.value.dtype in HALVES and has_triton():
-        from rmt.nn.kernel import attention
-
-        kind, shown = seen.value.dtype, mask.unsqueeze(0) if mask.dim() == 2 else mask.squeeze(1)
-        rows = (query.to(kind), seen.key.to(kind), seen.value, bias.to(kind))
-        return Attended(attention(*rows, shown, query.shape[-1] ** -0.5)[0], none)
+    none, kind, width = query.new_empty(0), seen.value.dtype, query.shape[-1]
+    if OURS and seen.value.is_cuda and kind in HALVES and (bias.dim() or width % 8):
+        shown = mask.unsqueeze(0) if mask.dim() == 2 else mask.squeeze(1)
+        rows = (query.to(kind), seen.key.to(kind), seen.value, bias.to(kind) if bias.dim() else None)
+        return Attended(kernel.attention(*rows, shown, width**-0.5)[0], none)
     visible = torch.where(mask, bias, -math.inf) if bias.dim() else mask
     return Attended(F.scaled_dot_product_attention(query, seen.key, seen.value, attn_mask=visible), none)
 
