@@ -94,4 +94,5 @@ class Attention(nn.Module):
 
     def split(self, projected: Tensor, parts: int) -> tuple[Tensor, ...]:
         """(B, Q, parts · H · E) -> parts × (B, H, Q, E)."""
-        return projected.unflatten(-1, (parts, self.heads, self.head_width)).permute(2, 0, 3, 1, 4).unbind(0)
+        rows = projected.chunk(parts, dim=-1)
+        return tuple(part.unflatten(-1, (self.heads, self.head_width)).transpose(1, 2) for part in rows)
