@@ -1,65 +1,98 @@
-"""Many seeds of one configuration, trained at once: each as if it were alone, for little more than one costs."""
-
-# K seeds · B rows · L tokens
+"""Seeds of one configuration trained at once: each as if it were alone, their updates made together."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from copy import deepcopy
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call, vmap
-from torch.utils._pytree import tree_map
-from torch.utils._triton import has_triton
 
-from rmt.core.model import Output
-from rmt.core.state import State
 from rmt.errors import ConfigError, RMTError
-from rmt.tasks.segments import Segment
-from rmt.train.capture import Recorder
 from rmt.train.config import RunConfig
-from rmt.train.learner import Answer, Kind, Learner, Request
+from rmt.train.learner import Answer, Request
 from rmt.train.loop import Loop
-from rmt.train.optim import build_optimizers
 from rmt.train.parallel import world_size
-from rmt.train.trainer import Trainer
-
-Life = Generator[Request, Answer, dict[str, Any]]
+from rmt.train.stack import Stack, ages
 
 
-def run_together(loops: Sequence[Loop]) -> list[dict[str, Any]]:
-    """The results of runs that differ in their seeds, in order; the first error is raised when all are over.
+class Waiting(NamedTuple):
+    """A run that has asked for an update."""
 
-    Runs go on together from the least step that any is at; one that reaches its target leaves.
+    life: Generator[Request, Answer, dict[str, Any]]
+    request: Request
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """What requests have to share to be one; capacities can be agreed on."""
+        sizes = tuple(tensor.shape for tensor in self.request.inputs)
+        return self.request.kind._replace(capacities=()), sizes
+
+
+class Ensemble:
+    """Runs that differ in their seeds only; one that reaches its target leaves.
+
+    Those at the least step go on together, so runs that were stopped at different steps meet again.
     """
-    stack, errors = Stack([]), []
-    results: dict[Loop, dict[str, Any]] = {}
-    waiting: dict[Loop, tuple[Life, Request]] = {}
 
-    def go_on(loop: Loop, life: Life, answer: Answer | None) -> None:
+    def __init__(self, loops: Sequence[Loop]):
+        self.loops = loops
+        self.stack = Stack([])
+        self.waiting: dict[Loop, Waiting] = {}
+        self.results: dict[Loop, dict[str, Any]] = {}
+        self.errors: list[RMTError] = []
+
+    def run(self) -> list[dict[str, Any]]:
+        """The results in order; a run that fails leaves, and its error is raised when the others are over."""
+        for loop in self.loops:
+            self.go_on(loop, loop.life(), None)
+        while self.waiting:
+            chosen = self.next_together()
+            asked = [self.waiting.pop(loop) for loop in chosen]
+            answers = self.stack.answer([one.request for one in asked])
+            for loop, one, answer in zip(chosen, asked, answers, strict=True):
+                self.go_on(loop, one.life, answer)
+        self.stack.release()
+        if self.errors:
+            raise self.errors[0]
+        return [self.results[loop] for loop in self.loops]
+
+    def go_on(self, loop: Loop, life: Any, answer: Answer | None) -> None:
+        """Let a run use its answer, up to its next request or its end."""
         try:
-            waiting[loop] = life, life.send(answer)  # type: ignore[arg-type]
+            self.waiting[loop] = Waiting(life, life.send(answer))
         except StopIteration as end:
-            results[loop] = end.value
+            self.results[loop] = end.value
         except RMTError as error:
-            errors.append(error)
+            self.errors.append(error)
 
-    for loop in loops:
-        go_on(loop, loop.life(), None)
-    while waiting:
-        chosen = next_together(waiting, stack)
-        trainers = [loop.trainer for loop in chosen]
-        if trainers != stack.trainers:
-            stack.release()
-            stack = Stack(trainers)
-        lives, requests = zip(*(waiting.pop(loop) for loop in chosen), strict=True)
-        for loop, life, answer in zip(chosen, lives, stack.answer(requests), strict=True):
-            go_on(loop, life, answer)
-    stack.release()
-    if errors:
-        raise errors[0]
-    return [results[loop] for loop in loops]
+    def next_together(self) -> list[Loop]:
+        """The runs whose updates are made next, stacked."""
+        least = min(loop.trainer.step for loop in self.waiting)
+        behind = [loop for loop in self.loops if loop in self.waiting and loop.trainer.step == least]
+        chosen = [loop for loop in behind if self.waiting[loop].shape == self.waiting[behind[0]].shape]
+        if [loop.trainer for loop in chosen] == self.stack.trainers:
+            return chosen
+        self.stack.release()
+        chosen = [loop for loop in chosen if ages(loop.trainer) == ages(chosen[0].trainer)]
+        self.stack = Stack([loop.trainer for loop in chosen])
+        return chosen
+
+
+def require_stackable(config: RunConfig) -> None:
+    """Refuse what makes the updates of seeds differ in kind, or cannot be stacked."""
+    if world_size() > 1:
+        raise ConfigError(
+            f"seeds are trained together by one process, not by {world_size()}; leave torchrun or srun out, "
+            "or train each with --seed"
+        )
+    refused = {
+        f"strategy={config.strategy}": config.strategy == "fsdp",
+        "rate.schedule=plateau": config.rate.schedule == "plateau",
+        f"curriculum.over={config.curriculum.over}": config.curriculum.over != "none",
+        "bptt.checkpoint=True": config.bptt.checkpoint,
+    }
+    for setting in (name for name, is_set in refused.items() if is_set):
+        raise ConfigError(
+            f"{setting} does not go with many seeds at once; train them one by one with --seed, or use "
+            "another setting"
+        )

@@ -67,9 +67,9 @@ class Trainer:
         if config.strategy == "fsdp":
             shard(self.model, self.fabric)
         self.fast = config.compile == "auto" and on_gpu and config.strategy != "fsdp"
-        made: Any = self.fabric.setup_optimizers(
-            *build_optimizers(self.model.named_parameters(), config.optimizer, self.fast)
-        )
+        named = dict(self.model.named_parameters())
+        optimizers = build_optimizers(named.items(), config.optimizer, self.fast)
+        made: Any = self.fabric.setup_optimizers(*optimizers)
         self.optimizers = list(made) if isinstance(made, (list, tuple)) else [made]
         if self.fabric.world_size > 1:
             torch.manual_seed(config.seed + 7919 * self.fabric.global_rank)  # each its own dropout
