@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
-import torch
-
 from rmt.errors import ConfigError, RMTError
 from rmt.train.config import RunConfig
 from rmt.train.learner import Answer, Request
