@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +14,32 @@ from torch import Tensor
 
 from rmt.errors import ConfigError
 from rmt.experiments.run import train, train_seeds
-from rmt.train import ensemble, learner
+from rmt.tasks.task import Batch
+from rmt.train import learner
 from rmt.train.config import RunConfig
 from rmt.train.ensemble import Ensemble
 from rmt.train.learner import Request
-from rmt.train.loop import Diverged
+from rmt.train.loop import Diverged, Loop
 from rmt.train.snapshots import snapshot
-from rmt.train.stack import Stack
+from rmt.train.stack import Stack, ages
 from rmt.train.trainer import Trainer, Update
 from tests.laws.models import assert_same
-from tests.train.runs import Unplugged, Watcher, metrics, tiny, trainer_of
+from tests.train.runs import Echo, Unplugged, Watcher, metrics, tiny, trainer_of
 from tests.train.texts import MODELS, text, write_corpus
 
 SEEDS = 3
 SLIDING = {"schedule": "sliding", "depth": 1}
 PRESETS = pytest.mark.parametrize("model", ["rmt", "transformer_xl_rmt"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wandering(Echo):
+    """Some batches, others for every seed, have no loss in their second segment."""
+
+    def fresh(self, count: int, number: int, seed: int) -> Batch:
+        batch = super().fresh(count, number, seed)
+        second = torch.arange(batch.loss_mask.shape[1]) // 2 == 1
+        return batch._replace(loss_mask=batch.loss_mask & ~(second & ((number + seed) % 3 > 0)))
 
 
 @pytest.fixture(scope="module")
@@ -194,18 +205,20 @@ def test_a_member_is_resumed_alone_and_a_single_run_becomes_a_member(tmp_path, m
         assert_same_trainer(loop.trainer, alone)
 
 
-def test_seeds_whose_updates_differ_in_kind_are_made_one_after_the_other(tmp_path, monkeypatch):
-    """Seed 1 has its losses elsewhere."""
-    real = ensemble.Waiting.shape.fget
-    monkeypatch.setattr(
-        ensemble.Waiting, "shape", property(lambda one: (real(one), one.request.inputs[1].sum() % 2))
-    )
-    config, kept = double(), keep_loops(monkeypatch)
+@pytest.mark.parametrize("bptt", [{"depth": 1}, SLIDING], ids=["sequence", "sliding"])
+def test_seeds_whose_losses_are_elsewhere_are_still_what_they_are_alone(tmp_path, monkeypatch, bptt):
+    """They differ in the kind of an update, in their steps per batch, and in what memory has learned from."""
+    task = {"name": "tests.train.test_ensemble:Wandering"}
+    config, kept = double(task=task, bptt=bptt, train={"steps": 15}), keep_loops(monkeypatch)
     train_seeds(config, tmp_path, watchers())
-    for loop, alone in zip(kept, trainers_of(config), strict=True):
-        while alone.step < 12:
-            list(alone.updates())
-        assert_same_trainer(loop.trainer, alone)
+    for loop in kept:
+        alone = Loop(loop.config, tmp_path / "alone" / loop.folder.name, Watcher())
+        alone.folder.mkdir(parents=True)
+        (alone.folder / "config.yaml").write_text((loop.folder / "config.yaml").read_text())
+        alone.run()
+        assert_same_trainer(loop.trainer, alone.trainer)
+    if bptt == SLIDING:
+        assert len({str(ages(loop.trainer)) for loop in kept}) > 1
 
 
 def test_a_seed_that_diverges_leaves_and_is_told_when_the_others_are_done(tmp_path, monkeypatch):
@@ -344,16 +357,14 @@ def keep_loops(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def reach(monkeypatch: pytest.MonkeyPatch, steps: dict[int, int]) -> None:
     """Let seeds reach their target at a step."""
-    from rmt.train import loop
-
-    real = loop.Loop.evaluate
+    real = Loop.evaluate
 
     def evaluate(self: Any) -> bool:
         best = real(self)
         self.trainer.reached = self.trainer.step == steps.get(self.config.seed)
         return best
 
-    monkeypatch.setattr(loop.Loop, "evaluate", evaluate)
+    monkeypatch.setattr(Loop, "evaluate", evaluate)
 
 
 def files(run: Path) -> set[str]:
