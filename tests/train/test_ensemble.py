@@ -21,7 +21,7 @@ from rmt.train.ensemble import Ensemble
 from rmt.train.learner import Request
 from rmt.train.loop import Diverged, Loop
 from rmt.train.snapshots import snapshot
-from rmt.train.stack import Stack, ages
+from rmt.train.stack import Stack, ages, read_each
 from rmt.train.trainer import Trainer, Update
 from tests.laws.models import assert_same
 from tests.train.runs import Echo, Unplugged, Watcher, metrics, tiny, trainer_of
@@ -105,6 +105,37 @@ def test_adaptive_softmax_with_capacities_or_with_too_few_of_them_is_that_of_eac
                 (expected,) = trainer.updates()
                 assert_same((update.loss, update.norm), (expected.loss, expected.norm), tolerance=1e-10)
     assert 0 < together[0].overflowed < 8
+
+
+@pytest.mark.filterwarnings("ignore")  # compiling warns of its own ways
+def test_a_compiled_reading_is_one_graph_and_changes_nothing():
+    config = double(task={"segments": 2}, model=MODELS["transformer_xl_rmt"])
+    alone, together = trainers_of(config), trainers_of(config)
+    with stacked(together) as stack:
+        stack.reading = torch.compile(read_each, dynamic=False, fullgraph=True, backend="eager")
+        made = updates_of(together, stack)
+    for update, trainer in zip(made, alone, strict=True):
+        (expected,) = trainer.updates()
+        assert_same((update.loss, update.norm), (expected.loss, expected.norm), tolerance=1e-10)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore")
+@PRESETS
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_recorded_updates_of_seeds_are_those_of_each_alone(model, optimizer):
+    settings = {"model": {**MODELS[model], "layers": 2}, "optimizer": {"name": optimizer}, "device": "cuda"}
+    alone = trainers_of(double(compile="off", **settings))
+    together = trainers_of(double(compile="auto", **settings))
+    with stacked(together) as stack:
+        for _ in range(5):
+            for update, trainer in zip(updates_of(together, stack), alone, strict=True):
+                (expected,) = trainer.updates()
+                tolerance = 1e-8 if optimizer == "adamw" else 1e-2  # Muon is in bfloat16 there
+                torch.testing.assert_close(update.loss, expected.loss, rtol=tolerance, atol=tolerance)
+                torch.testing.assert_close(update.norm, expected.norm, rtol=10 * tolerance, atol=tolerance)
+        assert stack.update.recordings
 
 
 def test_mixed_precision_is_that_of_each_seed_alone_to_its_rounding():
