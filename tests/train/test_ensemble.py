@@ -109,7 +109,7 @@ def test_adaptive_softmax_with_capacities_or_with_too_few_of_them_is_that_of_eac
 
 @pytest.mark.filterwarnings("ignore")  # compiling warns of its own ways
 def test_a_compiled_reading_is_one_graph_and_changes_nothing():
-    config = double(task={"segments": 2}, model=MODELS["transformer_xl_rmt"])
+    config = double(task={"segments": 2})
     alone, together = trainers_of(config), trainers_of(config)
     with stacked(together) as stack:
         stack.reading = torch.compile(read_each, dynamic=False, fullgraph=True, backend="eager")

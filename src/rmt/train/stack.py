@@ -122,8 +122,9 @@ class Stack:
                         }
 
     def release(self) -> None:
-        """Give each trainer back what is its own."""
+        """Give each trainer back what is its own; recordings know only where things were."""
         for trainer in self.trainers:
+            trainer.update.recordings.clear()
             for parameter in trainer.model.parameters():
                 parameter.data = parameter.data.clone()
             for optimizer in trainer.optimizers:
@@ -135,7 +136,7 @@ class Stack:
 
 def read_each(
     model: nn.Module,
-    parameters: dict[str, Tensor],
+    parameters: dict[str, nn.Parameter],
     tokens: Tensor,
     state: State,
     given: dict[str, Tensor],
