@@ -12,7 +12,7 @@ import rmt as package
 from rmt.cli import progress
 from rmt.cli.arguments import ALIASES
 from rmt.config import from_dict
-from rmt.train import trainer
+from rmt.train import learner
 from rmt.train.config import RunConfig
 from tests.cli.command import TRAIN, rmt
 
@@ -205,9 +205,9 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(capsys, monkeypatch):
 
 
 def test_divergence_is_exit_code_1_and_one_line(capsys, monkeypatch):
-    real = trainer.score
+    real = learner.score
     monkeypatch.setattr(
-        trainer, "score", lambda *inputs: real(*inputs)._replace(loss=inputs[0].losses.sum() * torch.nan)
+        learner, "score", lambda *inputs: real(*inputs)._replace(loss=inputs[0].losses.sum() * torch.nan)
     )
     code, out, err = rmt(capsys, f"{TRAIN} --out run --quiet")
     assert (code, out) == (1, "")

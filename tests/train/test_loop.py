@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import rmt
-from rmt.train import loop, trainer
+from rmt.train import learner, loop
 from rmt.train.checkpoint import Checkpoints
 from rmt.train.loop import Diverged
 from rmt.train.objective import Score
@@ -202,14 +202,14 @@ def step_of_trainer(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 def spoil(monkeypatch: pytest.MonkeyPatch, update: int, how: Callable[[Score], Score]) -> None:
     """Let the scores of one update be spoiled, and all after it."""
-    calls, real = [], trainer.score
+    calls, real = [], learner.score
 
     def score(*arguments: object) -> Score:
         calls.append(arguments)
         result = real(*arguments)
         return how(result) if len(calls) > LOSSES * (update - 1) else result
 
-    monkeypatch.setattr(trainer, "score", score)
+    monkeypatch.setattr(learner, "score", score)
 
 
 def same(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:

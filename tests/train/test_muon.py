@@ -57,6 +57,17 @@ def test_a_direction_does_not_depend_on_the_scale_or_on_the_company():
     assert_same(together, torch.stack([newton_schulz(matrix) for matrix in matrices]), tolerance=1e-9)
 
 
+def test_stacked_matrices_move_each_as_if_alone():
+    alone, gradients = random_matrices(), random_gradients(steps=3)
+    same = [place for place, shape in enumerate(SHAPES) if shape == (4, 6)]
+    stacked = nn.Parameter(torch.stack([alone[place].detach() for place in same]))
+    twin, optimizer = Muon(alone, lr=0.02, weight_decay=0.1), Muon([stacked], lr=0.02, weight_decay=0.1)
+    for step in gradients:
+        take(twin, alone, step)
+        take(optimizer, [stacked], [torch.stack([step[place] for place in same])])
+    assert_same(stacked.detach(), torch.stack([alone[place].detach() for place in same]), tolerance=1e-12)
+
+
 def test_a_gradient_of_zero_moves_nothing():
     matrices = random_matrices()
     before = [matrix.detach().clone() for matrix in matrices]

@@ -15,7 +15,7 @@ from tests.laws.models import configuration
 def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_the_rest():
     model = SegmentModel(configuration("transformer_xl_rmt"))
     muon, adamw = build_optimizers(
-        model, OptimizerConfig(lr=0.1, matrix_lr=0.2, momentum=0.7, weight_decay=0.3)
+        model.named_parameters(), OptimizerConfig(lr=0.1, matrix_lr=0.2, momentum=0.7, weight_decay=0.3)
     )
     assert isinstance(muon, Muon)
     assert isinstance(adamw, torch.optim.AdamW)
@@ -38,7 +38,9 @@ def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_the_rest():
 @pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
 def test_adam_and_adamw_get_everything(name, kind):
     model = SegmentModel(configuration("rmt"))
-    (optimizer,) = build_optimizers(model, OptimizerConfig(name=name, lr=0.1, beta1=0.5, beta2=0.6))
+    (optimizer,) = build_optimizers(
+        model.named_parameters(), OptimizerConfig(name=name, lr=0.1, beta1=0.5, beta2=0.6)
+    )
     assert type(optimizer) is kind
     assert len(optimizer.param_groups[0]["params"]) == len(list(model.parameters()))
     assert (optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["betas"]) == (0.1, (0.5, 0.6))
@@ -84,7 +86,7 @@ def test_a_plateau_survives_a_round_trip():
 
 def test_the_rate_is_a_factor_on_the_learning_rate_of_each_optimizer():
     model = SegmentModel(configuration("rmt"))
-    optimizers = build_optimizers(model, OptimizerConfig(lr=0.1, matrix_lr=0.2))
+    optimizers = build_optimizers(model.named_parameters(), OptimizerConfig(lr=0.1, matrix_lr=0.2))
     rate = Rate(RateConfig(warmup=4), steps=10)
     for step, expected in ((0, [0.05, 0.025]), (1, [0.1, 0.05]), (3, [0.2, 0.1]), (9, [0.2, 0.1])):
         rate.apply(optimizers, step)

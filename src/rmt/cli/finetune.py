@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rmt.cli.arguments import Parser, add_config_file, meta, text
-from rmt.cli.progress import Bar, Lines, Quiet
+from rmt.cli.progress import Bar, Lines, Quiet, live
 from rmt.config import from_dict, leaves, parse, read_yaml, to_dict, typed, write_yaml
 from rmt.errors import ConfigError
 from rmt.experiments.finetune_config import FinetuneConfig
@@ -180,4 +180,4 @@ def observer(label: str, quiet: bool) -> Any:
     console = Console()
     if quiet:
         return DocumentQuiet()
-    return DocumentBar(label, math.inf, console) if console.is_terminal else DocumentLines(label)  # type: ignore[arg-type]
+    return DocumentBar(label, math.inf, live(console)) if console.is_terminal else DocumentLines(label)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,16 +51,8 @@ class Lines(Quiet):
 class Bar(Quiet):
     """A live progress bar with loss, accuracy, speed and the time that is left."""
 
-    def __init__(self, label: str, steps: int, console: Console):
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("{task.fields[numbers]}"),
-            TimeRemainingColumn(),
-            console=console,
-        )
-        self.label, self.accuracy = label, ""
+    def __init__(self, label: str, steps: int, progress: Progress):
+        self.progress, self.label, self.accuracy = progress, label, ""
         self.bar = self.progress.add_task(label, total=steps, numbers="")
 
     def __enter__(self) -> Bar:
@@ -110,9 +102,29 @@ def bits(metrics: dict[str, Any]) -> str:
     return f"  bits per character {metrics[name]:.4f}" if name in metrics else ""
 
 
+def live(console: Console) -> Progress:
+    """The place of one bar or many in a terminal."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("{task.fields[numbers]}"),
+        TimeRemainingColumn(),
+        console=console,
+    )
+
+
 def observer(label: str, steps: int, quiet: bool) -> Quiet:
     """The observer that fits where the output goes."""
+    return observers([label], steps, quiet)[0]
+
+
+def observers(labels: Sequence[str], steps: int, quiet: bool) -> list[Quiet]:
+    """An observer for each of some runs that go on together."""
     console = Console()
     if quiet:
-        return Quiet()
-    return Bar(label, steps, console) if console.is_terminal else Lines(label)
+        return [Quiet() for _ in labels]
+    if not console.is_terminal:
+        return [Lines(label) for label in labels]
+    progress = live(console)
+    return [Bar(label, steps, progress) for label in labels]

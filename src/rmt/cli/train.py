@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 from rmt.cli.arguments import Parser, add_config_arguments, settings
-from rmt.config import to_dict, write_yaml
+from rmt.config import positive, to_dict, write_yaml
 from rmt.errors import ConfigError
 
 EXAMPLES = """examples:
@@ -16,6 +18,7 @@ EXAMPLES = """examples:
   rmt train copy --model transformer_xl --cache 8  the same with Transformer-XL
   rmt train reverse --size paper --length 24 --segments 6 --target 0.99 --device cuda
   rmt train copy --depth 1 --schedule sliding      one update per segment, gradient through one border
+  rmt train copy --seeds 8                         eight seeds at once
   rmt train my_tasks:Sorting --segments 2          a task of your own
   rmt train text --data book.txt                   language modelling, bytes, minutes on a CPU
   rmt train text --data enwik8 --size enwik8-base --scale gpu --model transformer_xl_rmt
@@ -40,6 +43,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--restart", action="store_true", help="delete what is in the run folder and start anew"
     )
+    made.add_argument(
+        "--seeds",
+        type=int,
+        default=1,
+        metavar="COUNT",
+        help="train so many seeds at once, from --seed on, each in a folder of its own (default: 1)",
+    )
     made.add_argument("--quiet", action="store_true", help="print the result only")
     add_config_arguments(made)
     return made
@@ -58,11 +68,16 @@ def main(argv: Sequence[str]) -> int:
     if arguments.print_config:
         print(write_yaml(to_dict(config)), end="")
         return 0
+    positive("seeds", arguments.seeds)
+    return train_one(config, arguments) if arguments.seeds == 1 else train_many(config, arguments)
+
+
+def train_one(config: Any, arguments: argparse.Namespace) -> int:
     from rmt.cli.progress import observer
     from rmt.experiments.run import train
     from rmt.train.parallel import is_first
 
-    folder = Path(arguments.out or default_folder(config))
+    folder = Path(arguments.out or f"{default_folder(config)}-{config.seed}")
     first = is_first()
     with observer(config.preset, config.train.steps, arguments.quiet or not first) as watcher:
         result, was_finished = train(config, folder, watcher, restart=arguments.restart)
@@ -73,15 +88,38 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def train_many(config: Any, arguments: argparse.Namespace) -> int:
+    """Seeds at once; ends with a line for each and one for all."""
+    from rmt.cli.progress import observers
+    from rmt.experiments.run import train_seeds
+
+    folder = Path(arguments.out or default_folder(config))
+    labels = [f"{config.preset} seed {config.seed + place}" for place in range(arguments.seeds)]
+    with ExitStack() as shown:
+        watchers = observers(labels, config.train.steps, arguments.quiet)
+        for watcher in watchers:
+            shown.enter_context(watcher)
+        results = train_seeds(config, folder, watchers, restart=arguments.restart)
+    print(f"finished: {folder}")
+    for result in results:
+        print(f"seed {result['seed']}  {result['metric']} {result['value']:.4f}  {result['steps']} steps")
+    values = [result["value"] for result in results]
+    print(
+        f"{results[0]['metric']} {mean(values):.4f} ± {stdev(values):.4f} on the test split, "
+        f"mean and standard deviation of {len(values)} seeds"
+    )
+    return 0
+
+
 def default_folder(config: Any) -> Path:
-    """A name that says what is special about a run."""
+    """A name that says what is special about a run, but for its seed."""
     task = config.task
     if task.is_text:
         name = Path(task.data).name
-        return Path("runs") / f"text-{name}-{config.preset}-{config.recipe}-{config.seed}"
+        return Path("runs") / f"text-{name}-{config.preset}-{config.recipe}"
     length = f"-{task.length}" if task.length else ""
     name = task.name.replace(":", ".")
-    return Path("runs") / f"{name}{length}-{task.segments}-{config.preset}-{config.recipe}-{config.seed}"
+    return Path("runs") / f"{name}{length}-{task.segments}-{config.preset}-{config.recipe}"
 
 
 def summary(result: dict[str, Any]) -> str:

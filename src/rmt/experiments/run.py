@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from rmt.config import leaves, to_dict, write_yaml
 from rmt.errors import CheckpointError, ConfigError, RMTError
 from rmt.train.checkpoint import read_config
 from rmt.train.config import RunConfig
-from rmt.train.log import write_whole
+from rmt.train.ensemble import Ensemble, require_stackable
+from rmt.train.log import Clock, write_whole
 from rmt.train.loop import Loop, Observer
 from rmt.train.parallel import is_first
 
@@ -27,21 +29,69 @@ def train(
     The folder is touched only when all settings have proved possible.
     """
     with ExitStack() as held:
-        try:
-            if not restart and (folder / "config.yaml").exists():
-                refuse_other(config, folder)
-                if result := read_result(folder):
-                    return result, True
+        with writable(folder):
+            if result := finished(config, folder, restart):
+                return result, True
             loop = Loop(config, folder, observer)
-            if is_first():
-                folder.mkdir(parents=True, exist_ok=True)
-                held.enter_context(alone(folder))
-                prepare(config, folder, restart)
-        except OSError as error:
-            raise ConfigError(
-                f"out={str(folder)!r} cannot be written ({error.strerror}); name another with --out"
-            ) from None
+            held.enter_context(opened(loop, restart))
         return loop.run(), False
+
+
+def train_seeds(
+    config: RunConfig, folder: Path, observers: Sequence[Observer], restart: bool = False
+) -> list[dict[str, Any]]:
+    """The results of as many seeds as there are observers, from `config.seed` on, trained at once.
+
+    Each has a run folder of its own, `folder`/seed-N, as if it were trained alone.
+    """
+    require_stackable(config)
+    if (folder / "config.yaml").exists():
+        raise ConfigError(f"out={str(folder)!r} holds a single run; name another --out for many seeds")
+    clock, configs = Clock(), [replace(config, seed=config.seed + place) for place in range(len(observers))]
+    folders = [folder / f"seed-{one.seed}" for one in configs]
+    with ExitStack() as held:
+        with writable(folder):
+            results = [finished(one, place, restart) for one, place in zip(configs, folders, strict=True)]
+            loops = [
+                Loop(one, place, observer, clock)
+                for one, place, observer, result in zip(configs, folders, observers, results, strict=True)
+                if not result
+            ]
+            for loop in loops:
+                held.enter_context(opened(loop, restart))
+        made = iter(Ensemble(loops).run())
+        return [result or next(made) for result in results]
+
+
+def finished(config: RunConfig, folder: Path, restart: bool) -> dict[str, Any]:
+    """The result that a folder has of this very configuration, or nothing."""
+    if restart or not (folder / "config.yaml").exists():
+        return {}
+    refuse_other(config, folder)
+    return read_result(folder)
+
+
+@contextmanager
+def opened(loop: Loop, restart: bool) -> Iterator[None]:
+    """Hold the run folder of a loop, with its configuration in it; only the first process has to."""
+    if not is_first():
+        yield
+        return
+    loop.folder.mkdir(parents=True, exist_ok=True)
+    with alone(loop.folder):
+        prepare(loop.config, loop.folder, restart)
+        yield
+
+
+@contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """Say in a line what the system has against a run folder."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"out={str(folder)!r} cannot be written ({error.strerror}); name another with --out"
+        ) from None
 
 
 def prepare(config: RunConfig, folder: Path, restart: bool) -> None:

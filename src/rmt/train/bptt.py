@@ -96,7 +96,7 @@ def replay(
             if index in window.counted:
                 losses.append(loss_of(index, output))
         incoming[window.stop] = state.detach()
-        yield Unrolled(window, torch.stack(losses).sum())
+        yield Unrolled(window, torch.stack(losses).sum(0))
         forget(incoming, window.start)
 
 

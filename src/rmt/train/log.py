@@ -6,10 +6,29 @@ import json
 import os
 import platform
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+
+
+class Clock:
+    """Seconds of training, for all runs that share it: it stands still while a model is measured."""
+
+    def __init__(self) -> None:
+        self.lost = 0.0
+
+    def now(self) -> float:
+        return time.perf_counter() - self.lost
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.lost += time.perf_counter() - began
 
 
 class MetricsLog:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +13,8 @@ from rmt.tasks.task import Task
 from rmt.tasks.text import Text
 from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
-from rmt.train.log import MetricsLog, environment, write_json
+from rmt.train.learner import Answer, Request, answered
+from rmt.train.log import Clock, MetricsLog, environment, write_json
 from rmt.train.measure import measure
 from rmt.train.parallel import gathered, is_first
 from rmt.train.snapshots import restore, snapshot
@@ -46,27 +46,34 @@ class Observer(Protocol):
 class Loop:
     """Drives a `Trainer` in a run folder; the work between updates happens at the end of sequences."""
 
-    def __init__(self, config: RunConfig, folder: Path, observer: Observer):
+    def __init__(self, config: RunConfig, folder: Path, observer: Observer, clock: Clock | None = None):
         self.config, self.folder, self.observer = config, folder, observer
+        self.clock = clock or Clock()
         self.task = build_task(config.task)
         require_splits(self.task, config)
         self.trainer = Trainer(config, self.task)
         self.checkpoints = Checkpoints(folder, config.train.keep)
         self.log = MetricsLog(folder)
         self.pending: list[Update] = []
-        self.mark, self.read = time.perf_counter(), 0  # time and tokens at the last line of the log
+        self.mark, self.read = self.clock.now(), 0  # time and tokens at the last line of the log
         self.barren = 0  # batches in a row without anything to learn
 
     def run(self) -> dict[str, Any]:
         """Train to the last step or to the target, test the best checkpoint, write result.json."""
-        self.resume()
+        return answered(self.life(), self.trainer.answer)
+
+    def life(self) -> Generator[Request, Answer, dict[str, Any]]:
+        """A whole run; whoever drives this makes the updates it asks for."""
+        with self.clock.paused():
+            self.resume()
         budget = self.config.train.steps
-        self.mark, self.read = time.perf_counter(), self.trainer.tokens
+        self.mark, self.read = self.clock.now(), self.trainer.tokens
         while self.trainer.step < budget and not self.trainer.reached:
             before = self.trainer.step
-            self.sequence(budget)
+            yield from self.sequence(budget)
             self.between(before, final=self.trainer.step >= budget)
-        return self.finish()
+        with self.clock.paused():
+            return self.finish()
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
@@ -81,11 +88,11 @@ class Loop:
             self.checkpoints.rewind(self.trainer.step, self.trainer.best_step)
             self.log.rewind(self.trainer.step)
 
-    def sequence(self, budget: int) -> None:
+    def sequence(self, budget: int) -> Generator[Request, Answer, None]:
         """Train on the next batch, within the budget of updates."""
         before = self.trainer.step
-        for update in self.trainer.updates():
-            self.pending.append(update)
+        for portion in self.trainer.portions():
+            self.pending += yield from self.trainer.learn(portion)
             if self.trainer.step >= budget:
                 break
         self.barren = self.barren + 1 if self.trainer.step == before else 0
@@ -122,7 +129,7 @@ class Loop:
         """Write the mean of the pending updates and forget them; returns their accuracy."""
         counted = sum(update.counted for update in self.pending)
         accuracy = sum(update.correct for update in self.pending) / counted
-        elapsed = time.perf_counter() - self.mark
+        elapsed = self.clock.now() - self.mark
         self.trainer.seconds += elapsed
         record = {
             "step": self.trainer.step,
@@ -136,7 +143,7 @@ class Loop:
             "seconds": self.trainer.seconds,
         }
         self.tell(record, self.observer.logged)
-        self.pending, self.read, self.mark = [], self.trainer.tokens, time.perf_counter()
+        self.pending, self.read, self.mark = [], self.trainer.tokens, self.clock.now()
         return accuracy
 
     def tell(self, record: dict[str, Any], heard: Callable[[dict[str, Any]], None]) -> None:
@@ -161,7 +168,7 @@ class Loop:
     def evaluate(self) -> bool:
         """Measure on the validation set; true if the model was never better."""
         trainer, target = self.trainer, self.config.train.target
-        with trainer.uncompiled(), gathered(trainer.model):
+        with self.clock.paused(), trainer.uncompiled(), gathered(trainer.model):
             metrics = measure(
                 trainer.model, self.task, self.config, "valid", samples=self.samples, thorough=False
             )
@@ -175,7 +182,6 @@ class Loop:
         trainer.reached = trainer.curriculum.finished and target is not None and sign * value >= sign * target
         record = {"step": trainer.step, "split": "valid", **metrics}
         self.tell(record, self.observer.evaluated)
-        self.mark = time.perf_counter()
         return best
 
     @property

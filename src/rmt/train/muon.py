@@ -22,8 +22,8 @@ ITERATIONS = 5
 class Muon(Optimizer):
     """The rule of `torch.optim.Muon` (Nesterov momentum, original step size), batched over equal shapes.
 
-    A sharded matrix is gathered, and every process makes all of it orthogonal. That runs in bfloat16 on a
-    GPU and in the parameter's own precision elsewhere.
+    A parameter (…, R, S) is as many matrices. A sharded matrix is gathered, and every process makes all of it
+    orthogonal. That runs in bfloat16 on a GPU and in the parameter's own precision elsewhere.
     """
 
     def __init__(
@@ -55,8 +55,10 @@ class Muon(Optimizer):
         buffers = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
         blended = [whole(one) for one in torch._foreach_lerp(gradients, buffers, momentum)]
-        rows, columns = matrices[0].shape
-        directions = orthogonal(torch.stack(blended)) * (lr * -math.sqrt(max(1.0, rows / columns)))
+        stacked = torch.stack(blended)
+        rows, columns = stacked.shape[-2:]
+        directions = orthogonal(stacked.flatten(0, -3)).view_as(stacked)
+        directions = directions * (lr * -math.sqrt(max(1.0, rows / columns)))
         if group["weight_decay"]:
             torch._foreach_mul_(matrices, 1 - lr * group["weight_decay"])
         steps = [placed(one, matrix) for one, matrix in zip(directions, matrices, strict=True)]

@@ -13,8 +13,8 @@ from rmt.tasks.segments import Segment
 class Score(NamedTuple):
     """Sums over the counted positions of a segment; no host synchronisation."""
 
-    loss: Tensor  # ()
-    correct: Tensor  # () right predictions (teacher-forced); nothing is known of an adaptive softmax's
+    loss: Tensor  # (), or (K,) of stacked models
+    correct: Tensor  # right predictions (teacher-forced); nothing is known of an adaptive softmax's
 
 
 def score(output: Output, segment: Segment) -> Score:
@@ -23,4 +23,4 @@ def score(output: Output, segment: Segment) -> Score:
     assert losses is not None, "the model was not given targets"
     known = output.logits.shape[-1] > 0
     correct = (output.logits.argmax(-1) == segment.targets) & mask if known else mask & ~mask
-    return Score((losses * mask).sum(), correct.sum())
+    return Score((losses * mask).sum((-2, -1)), correct.sum((-2, -1)))

@@ -15,12 +15,19 @@ from rmt.train.config import OptimizerConfig, RateConfig
 from rmt.train.muon import Muon
 
 
-def build_optimizers(model: nn.Module, config: OptimizerConfig, recorded: bool = False) -> list[Optimizer]:
+def build_optimizers(
+    named: Iterable[tuple[str, nn.Parameter]],
+    config: OptimizerConfig,
+    recorded: bool = False,
+    stacked: bool = False,
+) -> list[Optimizer]:
     """Adam or AdamW on everything; or Muon on the layers' matrices and AdamW on the rest.
 
     Queries, keys and values are one matrix to Muon. A step that is `recorded` finds its rates on the device.
+    Parameters that are `stacked` have a leading dimension: many models, each updated by itself.
     """
-    place = next(model.parameters()).device
+    parameters = dict(named)
+    place = next(iter(parameters.values())).device
 
     def rate(value: float) -> float | Tensor:
         return torch.tensor(value, device=place) if recorded else value
@@ -29,14 +36,15 @@ def build_optimizers(model: nn.Module, config: OptimizerConfig, recorded: bool =
     if recorded:
         adam |= {"fused": True, "capturable": True}
     if config.name == "adam":
-        return [torch.optim.Adam(model.parameters(), **adam)]
+        return [torch.optim.Adam(parameters.values(), **adam)]
     adam["weight_decay"] = config.weight_decay
     if config.name == "adamw":
-        return [torch.optim.AdamW(model.parameters(), **adam)]
-    matrices = [p for name, p in model.named_parameters() if ".layers." in name and p.ndim == 2]
-    chosen = {id(p) for p in matrices}
-    rest = [p for p in model.parameters() if id(p) not in chosen and p.numel()]
-    muon = Muon(matrices, rate(config.matrix_lr), config.momentum, config.weight_decay)
+        return [torch.optim.AdamW(parameters.values(), **adam)]
+    matrices = {
+        name: one for name, one in parameters.items() if ".layers." in name and one.ndim - stacked == 2
+    }
+    rest = [one for name, one in parameters.items() if name not in matrices and one.numel()]
+    muon = Muon(matrices.values(), rate(config.matrix_lr), config.momentum, config.weight_decay)
     return [muon, torch.optim.AdamW(rest, **adam)]
 
 

@@ -90,11 +90,11 @@ def shards(model: nn.Module) -> list[FSDPModule]:
     return [module for module in model.modules() if isinstance(module, FSDPModule)]
 
 
-def sum_gradients(model: nn.Module) -> None:
+def sum_gradients(parameters: list[Tensor]) -> None:
     """Add up the gradients of all processes in one message; FSDP has done so in its backward pass."""
-    if not dist.is_initialized() or isinstance(model, FSDPModule):
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if not dist.is_initialized() or any(isinstance(gradient, DTensor) for gradient in gradients):
         return
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     flat = torch.cat([gradient.flatten() for gradient in gradients])
     dist.all_reduce(flat)
     parts = flat.split([gradient.numel() for gradient in gradients])

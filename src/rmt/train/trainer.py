@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -19,24 +17,23 @@ from rmt.nn.adaptive import fits
 from rmt.tasks.segments import Segment
 from rmt.tasks.task import Task
 from rmt.tasks.text import Text
-from rmt.train.bptt import Plan, Window, enter, forget, replay, skim, windows
+from rmt.train.bptt import Window, enter, forget, skim, windows
 from rmt.train.config import RunConfig
 from rmt.train.curriculum import Curriculum
 from rmt.train.device import device_of
 from rmt.train.feed import Documents, Feed, Piece, Stream, flat, unflat
-from rmt.train.objective import Score, score
+from rmt.train.learner import Answer, Kind, Learner, Request, answered, clip_alone, quiet
 from rmt.train.optim import Rate, build_optimizers
-from rmt.train.parallel import gathered, launch, shard, sum_gradients, whole
+from rmt.train.parallel import gathered, launch, shard
 
 
-class Kind(NamedTuple):
-    """What two updates have to share, beside their shapes, to be one recording."""
+class Portion(NamedTuple):
+    """What one update learns from: some windows of a piece of data, and how many losses they count."""
 
-    length: int  # tokens per segment
-    windows: tuple[Window, ...]
-    resets: tuple[bool, ...]  # which segments may reset rows
-    capacities: tuple[int, ...]  # of an adaptive softmax
-    fresh: bool  # whether any row starts from the initial state
+    piece: Piece
+    windows: list[Window]
+    counted: int
+    last: bool  # of the piece
 
 
 class Update(NamedTuple):
@@ -69,13 +66,16 @@ class Trainer:
         if config.strategy == "fsdp":
             shard(self.model, self.fabric)
         self.fast = config.compile == "auto" and on_gpu and config.strategy != "fsdp"
-        made: Any = self.fabric.setup_optimizers(*build_optimizers(self.model, config.optimizer, self.fast))
+        named = dict(self.model.named_parameters())
+        optimizers = build_optimizers(named.items(), config.optimizer, self.fast)
+        made: Any = self.fabric.setup_optimizers(*optimizers)
         self.optimizers = list(made) if isinstance(made, (list, tuple)) else [made]
         if self.fabric.world_size > 1:
             torch.manual_seed(config.seed + 7919 * self.fabric.global_rank)  # each its own dropout
         # recomputing sets the random state, and processes talk to each other: neither is recorded
         recorded = self.fast and not config.bptt.checkpoint and self.fabric.world_size == 1
-        self.update = Recorder(self.work, recorded)
+        self.learner = Learner(config, self.fabric, self.read, named, self.optimizers, clip_alone)
+        self.update = Recorder(self.learner.work, recorded)
         if self.fast:
             compile_parts(self.model)
         self.rate = Rate(config.rate, config.train.steps)
@@ -103,6 +103,11 @@ class Trainer:
 
     def updates(self) -> Iterator[Update]:
         """Train on the next piece of data; yields after every optimizer update, if there is a loss at all."""
+        for portion in self.portions():
+            yield from answered(self.learn(portion), self.answer)
+
+    def portions(self) -> Iterator[Portion]:
+        """The next piece of data, update by update."""
         piece, bptt = self.feed.piece(self.batches), self.config.bptt
         self.batches += 1
         new = piece.segments[piece.past :]
@@ -112,17 +117,28 @@ class Trainer:
         together = [planned] if bptt.schedule == "sequence" else [[window] for window in planned]
         for group in together:
             counted = sum(piece.counts[index - piece.past] for window in group for index in window.counted)
-            made = [self.learn(piece, group, counted)] if counted else []
-            if not counted:
-                self.skim(piece, group[-1].stop)
-            if group is together[-1]:
-                self.feed.done(piece)  # before the last update is told: a checkpoint may follow
-            yield from made
+            yield Portion(piece, group, counted, last=group is together[-1])
 
-    def learn(self, piece: Piece, group: list[Window], counted: int) -> Update:
-        """One update from the losses of some windows."""
+    def learn(self, portion: Portion) -> Generator[Request, Answer, list[Update]]:
+        """One update, or none where no loss counts; whoever drives this makes the update it asks for."""
+        piece, stop, made = portion.piece, portion.windows[-1].stop, []
+        if portion.counted:
+            loss, correct, norm, *after = yield self.request(portion)
+            piece.incoming[stop] = unflat(after)
+            forget(piece.incoming, portion.windows[0].start)
+            self.step += 1
+            made.append(Update(loss, correct, portion.counted, norm))
+        else:
+            self.skim(piece, stop)
+        if portion.last:
+            self.feed.done(piece)  # before the last update is told: a checkpoint may follow
+        return made
+
+    def request(self, portion: Portion) -> Request:
+        """What an update needs."""
+        piece, group = portion.piece, portion.windows
         start, stop = group[0].start, group[-1].stop
-        segments, incoming = piece.segments[start:stop], piece.incoming
+        segments = piece.segments[start:stop]
         kind = Kind(
             piece.length,
             tuple(window.seen_from(start) for window in group),
@@ -130,36 +146,18 @@ class Trainer:
             self.capacities(segments),
             any(piece.fresh[start:stop]),
         )
-        total = torch.tensor(float(counted))
+        total = torch.tensor(float(portion.counted))
         resets = torch.stack([no_row(part) if part.reset is None else part.reset for part in segments], dim=1)
         columns = [torch.cat(column, dim=1) for column in zip(*(part[:3] for part in segments), strict=True)]
-        entering = flat(enter(incoming, start, self.config.bptt.replay_from))
-        inputs = [sent(tensor, self.fabric.device) for tensor in (total, *columns, resets, *entering)]
-        static = kind.capacities or not self.config.model.cutoffs  # shapes that do not depend on targets
+        entering = flat(enter(piece.incoming, start, self.config.bptt.replay_from))
+        return Request(kind, (total, *columns, resets, *entering))
+
+    def answer(self, request: Request) -> Answer:
+        """Make an update."""
+        inputs = [sent(tensor, self.fabric.device) for tensor in request.inputs]
+        static = request.kind.capacities or not self.config.model.cutoffs  # no shape depends on targets
         self.rate.apply(self.optimizers, self.step)
-        loss, correct, norm, *after = (self.update if static else self.work)(kind, *inputs)
-        incoming[stop] = unflat(after)
-        forget(incoming, start)
-        self.step += 1
-        return Update(loss, correct, counted, norm)
-
-    def work(self, kind: Kind, total: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """All of an update that runs on the device: gradients, clipping, the optimizers' step.
-
-        Returns the loss, the right predictions, the gradient's norm and the state behind the segments.
-        """
-        portions = zip(*(column.chunk(self.config.train.accumulate) for column in inputs), strict=True)
-        parts = [self.gradients(kind, total, *portion) for portion in portions]
-        loss, correct, *after = zip(*parts, strict=True)
-        if self.config.model.memory.recurrent and not kind.fresh:
-            self.model.memory.tokens.grad = None  # no row began with it: momentum must not move it either
-        sum_gradients(self.model)
-        clip = self.config.optimizer.clip or math.inf
-        norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip))
-        for optimizer in self.optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-        return torch.stack(loss).sum(), torch.stack(correct).sum(), norm, *map(torch.cat, after)
+        return (self.update if static else self.learner.work)(request.kind, *inputs)
 
     def skim(self, piece: Piece, stop: int) -> None:
         """Only read up to a segment: there is nothing to learn from what comes before it."""
@@ -175,50 +173,11 @@ class Trainer:
         self.overflowed += 1
         return ()
 
-    def gradients(
-        self,
-        kind: Kind,
-        total: Tensor,
-        tokens: Tensor,
-        targets: Tensor,
-        loss_mask: Tensor,
-        resets: Tensor,
-        *state: Tensor,
-    ) -> tuple[Tensor, ...]:
-        """The gradient of the mean loss of some windows; returns that loss, the right predictions, the state.
-
-        Everything (B, n · L), but resets (B, n) and the state that the first segment starts from.
-        """
-        columns = (column.split(kind.length, dim=1) for column in (tokens, targets, loss_mask))
-        segments = [
-            Segment(*parts[:3], resets[:, index] if kind.resets[index] else None)
-            for index, parts in enumerate(zip(*columns, strict=True))
-        ]
-        scores: list[Score] = []
-
-        def loss_of(index: int, output: Output) -> Tensor:
-            scores.append(score(output, segments[index]))
-            if output.memory_loss is None:
-                return scores[-1].loss
-            share = segments[index].loss_mask.sum()
-            return scores[-1].loss + self.config.train.memory_loss * output.memory_loss * share
-
-        incoming = {0: unflat(list(state))}
-        plan = Plan(kind.windows, checkpoint=self.config.bptt.checkpoint)
-        read = partial(self.read, capacities=kind.capacities)
-        for unrolled in replay(read, segments, incoming, loss_of, plan, [quiet(part) for part in segments]):
-            self.fabric.backward(unrolled.loss / total)
-        losses, correct = zip(*scores, strict=True)
-        loss = torch.stack([one.detach() for one in losses]).sum() / total
-        return loss, torch.stack(correct).sum(), *flat(incoming[len(segments)])
-
     def read(self, segment: Segment, state: State, capacities: tuple[int, ...] = ()) -> Output:
         """A segment's losses, if it is asked for any, and the state behind it."""
-        asked = segment.targets.shape[1] > 0
+        asked = segment.targets.shape[-1] > 0
         wanted = {"targets": segment.targets, "capacities": capacities} if asked else {"predict": False}
-        if segment.reset is not None:
-            state = self.model.initial_state(len(state.cached)).where(segment.reset, state)
-        output: Output = self.wrapped(segment.tokens, state, **wanted)
+        output: Output = self.wrapped(segment.tokens, state, reset=segment.reset, **wanted)
         return output
 
     def uncompiled(self) -> AbstractContextManager[object]:
@@ -227,18 +186,13 @@ class Trainer:
 
     def told(self, updates: list[Update]) -> list[Update]:
         """The same updates in numbers, over all processes; only here the host waits for the device."""
-        sums = torch.stack([torch.stack([one.loss.double(), one.correct.double()]) for one in updates])
-        total: Any = self.fabric.all_reduce(sums, reduce_op="sum")
+        columns = [torch.stack(column).double() for column in zip(*(one[:2] for one in updates), strict=True)]
+        total: Any = self.fabric.all_reduce(torch.stack(columns, dim=1), reduce_op="sum")
         norms = torch.stack([one.norm for one in updates]).tolist()
         return [
             Update(loss, int(correct), one.counted, norm)
             for one, (loss, correct), norm in zip(updates, total.tolist(), norms, strict=True)
         ]
-
-
-def quiet(segment: Segment) -> Segment:
-    """The same segment with nothing to predict."""
-    return segment._replace(targets=segment.targets[:, :0])
 
 
 def no_row(segment: Segment) -> Tensor:
