@@ -2,113 +2,165 @@
 
     python benchmarks/memory_qa.py --data DATA --out runs/memory-qa --device cuda
 
-DATA has babi/ and books/ (see docs/streaming.md). Three models with the same backbone: RMT, Transformer-XL
-with a cache as long as a segment, and one that forgets at every border. Each is trained on inputs of 1, 2, 4
-and 8 segments, on the next when the last is mastered, and then asked test questions hidden in a novel that it
-has never seen. The same command goes on where it stopped. It writes OUT/memory-qa.jsonl and prints a table.
+DATA has babi/ and books/ (see docs/streaming.md). Three models with the same backbone, side by side: RMT,
+Transformer-XL with a cache as long as a segment, and one that forgets at every border. Each is trained twice.
+First it learns to answer: from stories of 16 tokens to twice the length when that is mastered, up to eight
+segments. Then it learns to hold: all eight segments, with dropout, which memory has to withstand. At the end
+it is asked test questions hidden in a novel that it has never seen. The same command goes on where it
+stopped. It writes OUT/memory-qa.jsonl and prints a table.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from rmt.cli.progress import observer
+from rmt.core.model import SegmentModel
 from rmt.evaluate.distant import distant_accuracy
-from rmt.experiments.recipe import resolve
-from rmt.experiments.run import train
+from rmt.experiments.recipe import Settings, merge, resolve
+from rmt.experiments.run import prepare, read_result, train
 from rmt.tasks.memory_qa import MemoryQA
-from rmt.train.checkpoint import load
+from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
+from rmt.train.curriculum import Curriculum
 from rmt.train.log import environment
+from rmt.train.loop import Loop, Observer
 
-MODELS: dict[str, dict[str, Any]] = {
-    "rmt": {"memory": {"size": 16}},
-    "transformer_xl": {},  # the cache is as long as a segment
-    "baseline": {},
-}
+MODELS = ("rmt", "transformer_xl", "baseline")
 BACKBONE = {"layers": 4, "heads": 4, "head_width": 32, "width": 128, "inner_width": 512}
-SETTINGS = {"positions": "rotary", "init": "scaled"}  # with a low rate and a large batch, as for retrieval
-SMALL = {"layers": 2, "heads": 2, "head_width": 16, "width": 32, "inner_width": 64}
+SMALL = {"layers": 3, "heads": 4, "head_width": 16, "width": 64, "inner_width": 256}
+START = 16  # tokens of the shortest stories of qa1: two facts and a question
 
 
-def configuration(model: str, seed: int, arguments: argparse.Namespace) -> RunConfig:
-    """Inputs of 1, 2, 4 and 8 segments, full BPTT through all of them."""
-    return resolve(
-        {
-            "task": {
-                "name": "memory-qa",
-                "length": arguments.segments * arguments.segment,
-                "segments": arguments.segments,
-                "options": {"data": arguments.data, "qa": arguments.qa},
-            },
-            "preset": model,
-            "model": {**(SMALL if arguments.small else BACKBONE), **SETTINGS, **MODELS[model]},
-            "optimizer": {"matrix_lr": 0.005},
-            "curriculum": {"over": "length", "start": arguments.segment, "promote_at": arguments.promote_at},
-            "train": {
-                "batch": arguments.batch,
-                "steps": arguments.steps,
-                "evaluate_every": max(1, arguments.steps // 40),
-                "evaluate_samples": 500,
-                "save_every": max(1, arguments.steps // 40),
-                "target": 0.99,
-            },
-            "seed": seed,
-            "device": arguments.device,
-        }
-    )
+def configuration(model: str, seed: int, arguments: argparse.Namespace, phase: Settings) -> RunConfig:
+    """The whole task with full BPTT through all segments, trained as a phase says."""
+    often = max(1, phase["train"]["steps"] // 40)
+    common: Settings = {
+        "task": {
+            "name": "memory-qa",
+            "length": arguments.segments * arguments.segment,
+            "segments": arguments.segments,
+            "options": {"data": arguments.data, "qa": arguments.qa},
+        },
+        "preset": model,
+        "model": {
+            **(SMALL if arguments.small else BACKBONE),
+            "positions": arguments.positions,
+            "init": "scaled",
+            **({"memory": {"size": arguments.memory}} if model == "rmt" else {}),
+        },
+        "train": {
+            "batch": arguments.batch,
+            "evaluate_every": often,
+            "evaluate_samples": 500,
+            "save_every": often,
+        },
+        "seed": seed,
+        "device": arguments.device,
+    }
+    return resolve(merge(common, phase))
 
 
-def measure(folder: Path, config: RunConfig, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def growing(arguments: argparse.Namespace) -> Settings:
+    """From the shortest stories to all segments, until nearly all questions are answered."""
+    return {
+        "optimizer": {"matrix_lr": arguments.matrix_lr},
+        "rate": {"schedule": "constant"},
+        "curriculum": {"over": "length", "start": arguments.start, "promote_at": arguments.promote_at},
+        "train": {"steps": arguments.steps, "target": 0.99},
+    }
+
+
+def holding(arguments: argparse.Namespace) -> Settings:
+    """All segments for every model, at a lower rate; what is kept has to withstand dropout."""
+    return {
+        "model": {"dropout": arguments.dropout},
+        "optimizer": {"matrix_lr": arguments.hold_lr, "lr": 5e-4},
+        "train": {"steps": arguments.hold_steps},
+    }
+
+
+def run(model: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The record of one model: trained, or found, and measured."""
+    name = f"{model}-{seed}"
+    grow = configuration(model, seed, arguments, growing(arguments))
+    hold = configuration(model, seed, arguments, holding(arguments))
+    folders = [Path(arguments.out) / name / phase for phase in ("grow", "hold")]
+    with observer(f"{name} grow", grow.train.steps, quiet=False) as watcher:
+        grown, _ = train(grow, folders[0], watcher)
+    with observer(f"{name} hold", hold.train.steps, quiet=False) as watcher:
+        held = read_result(folders[1]) or continued(hold, folders, watcher)
+    return {
+        "model": model,
+        "seed": seed,
+        "memory": hold.model.memory.size,
+        "cache": hold.model.cache.size,
+        "segment": arguments.segment,
+        "trained_on": hold.task.length,
+        "reached": reached(folders[0], grow),
+        "steps": [grown["steps"], held["steps"]],
+        "seconds": [grown["seconds"], held["seconds"]],
+        "samples": arguments.samples,
+        "distances": measure(last(folders[1]), hold, arguments),
+        "configs": [grown["config"], held["config"]],
+        "environment": environment(torch.device(arguments.device)),
+    }
+
+
+def continued(config: RunConfig, folders: list[Path], watcher: Observer) -> dict[str, Any]:
+    """The result of a run in the second folder that starts with the weights of the first."""
+    loop = Loop(config, folders[1], watcher)
+    loop.trainer.model.load_state_dict(last(folders[0]).state_dict())
+    folders[1].mkdir(exist_ok=True)
+    prepare(config, folders[1], restart=False)
+    return loop.run()
+
+
+def last(folder: Path) -> SegmentModel:
+    """The model at the end of a run: the best one on validation may not hold for as long."""
+    checkpoints = Checkpoints(folder)
+    return load(checkpoints.folder / checkpoints.named("last"))
+
+
+def reached(folder: Path, config: RunConfig) -> int:
+    """The tokens of the longest inputs that a model was promoted to."""
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    stage = max(line.get("stage", 0) for line in lines)
+    curriculum = Curriculum(config.curriculum, build_task(config.task), config.task.segments)
+    return curriculum.stages[stage].task.total_length
+
+
+def measure(model: SegmentModel, config: RunConfig, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Accuracy on test questions from each distance."""
-    model = load(folder).to(arguments.device)
+    model.to(arguments.device)
     whole = build_task(config.task)
     assert isinstance(whole, MemoryQA)
     found = []
     for times in arguments.multiples:
         task = whole.with_length(times * whole.length)
         accuracy = distant_accuracy(
-            model, task, arguments.segment, samples=arguments.samples, batch=arguments.batch
+            model, task, arguments.segment, samples=arguments.samples, batch=arguments.evaluate_batch
         )
         found.append({"times": times, "tokens": task.total_length, "accuracy": accuracy})
-        print(f"{config.preset} {times}×: {accuracy:.3f}", flush=True)
+        print(f"{config.preset}-{config.seed}  {times}×  {accuracy:.3f}", flush=True)
     return found
-
-
-def run(model: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The record of one model: trained, or found, and measured."""
-    config = configuration(model, seed, arguments)
-    folder = Path(arguments.out) / f"{model}-{seed}"
-    with observer(f"{model}-{seed}", config.train.steps, quiet=False) as watcher:
-        result, _ = train(config, folder, watcher)
-    return {
-        "model": model,
-        "seed": seed,
-        "memory": config.model.memory.size,
-        "cache": config.model.cache.size,
-        "segment": arguments.segment,
-        "trained_on": config.task.length,
-        "steps": result["steps"],
-        "seconds": result["seconds"],
-        "samples": arguments.samples,
-        "distances": measure(folder, config, arguments),
-        "config": result["config"],
-        "environment": environment(torch.device(arguments.device)),
-    }
 
 
 def table(records: list[dict[str, Any]]) -> str:
     """A row per run, a column per distance."""
     times = [distance["times"] for distance in records[0]["distances"]]
-    head = ["model", "memory", "cache", "seed", "steps", *(f"{one}×" for one in times)]
+    names = ["model", "memory", "cache", "seed", "reached"]
+    head = [*names, *(f"{one}×" for one in times)]
     rows = [
-        [record[name] for name in ("model", "memory", "cache", "seed", "steps")]
-        + [f"{distance['accuracy']:.3f}" for distance in record["distances"]]
+        [record[name] for name in names] + [f"{distance['accuracy']:.3f}" for distance in record["distances"]]
         for record in records
     ]
     lines = [head, ["---"] * len(head), *rows]
@@ -127,25 +179,35 @@ def main() -> None:
     parser.add_argument("--out", default="runs/memory-qa")
     parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"])
     parser.add_argument("--qa", type=int, default=1)
-    parser.add_argument("--segment", type=int, default=128, help="tokens per segment")
+    parser.add_argument("--segment", type=int, default=64, help="tokens per segment")
     parser.add_argument("--segments", type=int, default=8, help="at most, in training")
-    parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--start", type=int, default=START, help="tokens of the first inputs")
+    parser.add_argument("--memory", type=int, default=8, help="memory tokens of RMT")
+    parser.add_argument("--positions", default="relative", choices=["relative", "rotary"])
+    parser.add_argument("--steps", type=int, default=6000, help="at most, to learn to answer")
+    parser.add_argument("--matrix_lr", type=float, default=0.005)
+    parser.add_argument("--hold_steps", type=int, default=4000, help="to learn to hold")
+    parser.add_argument("--hold_lr", type=float, default=0.002)
+    parser.add_argument("--dropout", type=float, default=0.1, help="while learning to hold")
+    parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--promote_at", type=float, default=0.9)
     parser.add_argument("--multiples", type=numbers, default=[1, 2, 8, 32, 128])
-    parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--samples", type=int, default=1000, help="test questions at each distance")
+    parser.add_argument("--evaluate_batch", type=int, default=500)
     parser.add_argument("--seeds", type=numbers, default=[0])
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--jobs", type=int, default=3, help="runs at a time")
     parser.add_argument("--small", action="store_true", help="a model for a CPU")
     arguments = parser.parse_args()
     if arguments.data is None:
         print("skipped: name the folder with bAbI and the novels with --data")
         return
+    runs = [(model, seed) for seed in arguments.seeds for model in arguments.models.split(",")]
     records = []
-    for seed in arguments.seeds:
-        for model in arguments.models.split(","):
-            records.append(run(model, seed, arguments))
-            lines = "".join(json.dumps(record) + "\n" for record in records)
+    with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn")) as pool:
+        for record in pool.map(run, *zip(*runs, strict=True), repeat(arguments)):
+            records.append(record)
+            lines = "".join(json.dumps(one) + "\n" for one in records)
             (Path(arguments.out) / "memory-qa.jsonl").write_text(lines)
     print(table(records))
 

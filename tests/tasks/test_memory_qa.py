@@ -8,7 +8,6 @@ import pytest
 
 from rmt.errors import ConfigError, DataError
 from rmt.tasks import make_task
-from rmt.tasks.babi import by_age
 from rmt.tasks.memory_qa import MemoryQA, needed
 from tests.tasks.stories import write_data
 
@@ -112,10 +111,30 @@ def test_training_asks_for_old_facts_as_often_as_for_the_newest(data):
             ages.append(actors[::-1].index(row[-2]))
         counts = np.bincount(ages, minlength=4)
         shares[balance] = counts / counts.sum()
-    groups = [len(group) for group in by_age(stories)]
+    groups = np.bincount([story.since for story in stories])
     assert shares[True] == pytest.approx(np.full(len(groups), 1 / len(groups)), abs=0.05)
-    assert shares[False] == pytest.approx(np.array(groups) / sum(groups), abs=0.05)
-    assert max(groups) > 2 * min(groups)
+    assert shares[False] == pytest.approx(groups / groups.sum(), abs=0.05)
+    assert groups.max() > 2 * groups.min()
+
+
+def test_a_short_length_has_the_training_stories_that_fit(data):
+    longest = task(data).longest
+    for length in (16, longest - 1, longest):
+        made = task(data, length=length)
+        batch = made.fresh(300, 0, 0)
+        assert batch.tokens.shape == (300, length)
+        names = made.library.swaps[0]
+        facts = set((np.isin(batch.tokens.numpy(), names).sum(1) - 1).tolist())
+        fitting = [story for story in made.library.stories["train"] if needed(story) <= length]
+        assert facts == {len(story.facts) for story in fitting}
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_a_length_that_some_story_does_not_fit_cannot_be_evaluated(data, split):
+    longest = task(data).longest
+    assert len(task(data, length=longest).split(split, 5).tokens) == 5
+    with pytest.raises(ConfigError, match=f"too short for split '{split}': the longest story of qa1 has"):
+        task(data, length=longest - 1).split(split, 1)
 
 
 def test_the_same_question_can_be_asked_from_further_away(data):
@@ -148,7 +167,7 @@ def test_text_is_read_as_the_task_reads_it(data):
     [
         ({"qa": 6}, "qa=6 of task 'memory-qa' must be 1 to 5"),
         ({"qa": 2}, "has no babi/qa2_"),
-        ({"length": 10}, "length=10 .* too short"),
+        ({"length": 15}, "length=15 .* too short: the shortest story of qa1 has 16 tokens"),
         ({"buckets": 0}, "buckets=0"),
         ({"held_out": "Ulysses"}, r"has no books/Ulysses….txt to test with"),
         ({"held_out": ".txt"}, "has no books/another.txt to train with"),

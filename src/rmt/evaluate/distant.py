@@ -12,7 +12,8 @@ import torch
 from rmt.core.model import SegmentModel
 from rmt.errors import ConfigError
 from rmt.infer.session import Session
-from rmt.tasks.memory_qa import MemoryQA, Scattered
+from rmt.tasks.memory_qa import MemoryQA
+from rmt.tasks.scatter import Scattered
 
 BLOCK = 64  # segments that are written out at a time
 

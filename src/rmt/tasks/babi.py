@@ -70,7 +70,6 @@ class Library(NamedTuple):
     words: Words
     stories: dict[str, list[Story]]
     novels: dict[str, list[np.ndarray]]  # ids, memory-mapped
-    by_age: list[list[Story]]  # of the training stories
     swaps: list[np.ndarray]  # ids that can change places in a story without changing its sense
 
 
@@ -98,7 +97,6 @@ def open_library(data: str, qa: int, buckets: int, held_out: str) -> Library:
             "valid": [ids[end:] for ids, end in zip(shelf["train"], borders, strict=True)],
             "test": shelf["test"],
         },
-        by_age(stories["train"][:border]),
         interchangeable(stories["train"], words),
     )
 
@@ -171,13 +169,3 @@ def novel(file: Path, words: Words) -> np.ndarray:
         if not stored.tell():
             raise DataError(f"{str(file)!r} has no words; put a novel there")
         return np.memmap(stored, dtype=np.uint16, mode="r")
-
-
-def by_age(stories: list[Story]) -> list[list[Story]]:
-    """Stories by how many facts lie behind the one that is asked for.
-
-    In qa1 that is none in nearly half of them: naming the last place is right so often that a model is slow
-    to find out who is asked for.
-    """
-    ages = sorted({story.since for story in stories})
-    return [[story for story in stories if story.since == age] for age in ages]

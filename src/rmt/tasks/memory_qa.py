@@ -6,55 +6,21 @@ lengths that fit a GPU, and the same questions can be asked a hundred times furt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from rmt.errors import ConfigError, unknown
 from rmt.tasks.babi import Library, Story, open_library, words_of
+from rmt.tasks.scatter import Scattered, Sheet, excerpts
 from rmt.tasks.task import Batch, Examples, Task, next_token, to_batch
 from rmt.tasks.tokenizer import Speaker, TaskTokenizer
 
 SPLITS = ("train", "valid", "test")
 LARGEST_VOCABULARY = 1 << 16
-PIECE = 1 << 14  # tokens of a novel at a time
-
-
-class Scattered(NamedTuple):
-    """One example, not yet written out: a story, and where in which novel it lies."""
-
-    story: Story
-    novel: np.ndarray  # ids
-    start: int  # first token of the novel
-    places: np.ndarray  # (facts,) rising: tokens of the novel before each fact
-    noise: int  # tokens of the novel in all
-
-    def pieces(self) -> Iterator[np.ndarray]:
-        """The ids in order, without the answer: the novel in short pieces, and the facts between them."""
-        done = 0
-        for place, fact in zip([*self.places.tolist(), self.noise], [*self.story.facts, None], strict=True):
-            while done < place:
-                count = min(place - done, PIECE)
-                yield self.excerpt(done, count)
-                done += count
-            if fact is not None:
-                yield fact
-        yield self.story.question
-
-    def excerpt(self, done: int, count: int) -> np.ndarray:
-        """Tokens of the novel, which starts again behind its end."""
-        start = (self.start + done) % len(self.novel)
-        if start + count <= len(self.novel):
-            return self.novel[start : start + count].astype(np.int64)
-        return self.novel.take(np.arange(start, start + count), mode="wrap").astype(np.int64)
-
-    def row(self) -> np.ndarray:
-        """What `pieces` gives, at once, and the answer."""
-        places = np.repeat(self.places, [len(fact) for fact in self.story.facts])
-        text = np.insert(self.excerpt(0, self.noise), places, np.concatenate(self.story.facts))
-        return np.concatenate([text, self.story.question, [self.story.answer]])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +33,9 @@ class MemoryQA(Task, TaskTokenizer):
 
     data: str = field(metadata={"help": "folder with babi/ and books/"})
     qa: int = field(default=1, metadata={"help": "bAbI task, 1 to 5"})
-    length: int = field(default=1024, metadata={"help": "tokens of an example, question included"})
+    length: int = field(
+        default=1024, metadata={"help": "tokens of an example, question included; a story has to fit"}
+    )
     buckets: int = field(default=1000, metadata={"help": "tokens for all words that no fact has"})
     held_out: str = field(default="Middlemarch", metadata={"help": "the novels with this name only test"})
     balance: bool = field(
@@ -83,11 +51,11 @@ class MemoryQA(Task, TaskTokenizer):
             raise ConfigError(f"qa={self.qa} of task {self.name!r} must be 1 to 5")
         if self.buckets < 1 or self.vocabulary > LARGEST_VOCABULARY:
             raise ConfigError(f"buckets={self.buckets} of task {self.name!r} must be 1 to 60000")
-        longest = max(needed(story) for split in SPLITS for story in self.library.stories[split])
-        if self.length < longest:
+        if not self.fitting:
+            shortest = min(map(needed, self.library.stories["train"]))
             raise ConfigError(
-                f"length={self.length} of task {self.name!r} is too short: the longest story of qa{self.qa} "
-                f"has {longest} tokens"
+                f"length={self.length} of task {self.name!r} is too short: the shortest story of qa{self.qa} "
+                f"has {shortest} tokens"
             )
 
     @property
@@ -102,13 +70,42 @@ class MemoryQA(Task, TaskTokenizer):
     def total_length(self) -> int:
         return self.length
 
+    @cached_property
+    def fitting(self) -> list[Story]:
+        """The training stories that are no longer than an example, those with the newest facts first."""
+        stories = [story for story in self.library.stories["train"] if needed(story) <= self.length]
+        return sorted(stories, key=lambda story: story.since)
+
+    @cached_property
+    def longest(self) -> int:
+        return max(needed(story) for split in SPLITS for story in self.library.stories[split])
+
+    @cached_property
+    def sheet(self) -> Sheet:
+        return Sheet(self.fitting, self.length)
+
     def draw(self, generator: np.random.Generator, count: int) -> Examples:
-        groups = self.library.by_age if self.balance else [self.library.stories["train"]]
-        rows = [
-            self.scatter(groups[generator.integers(len(groups))], "train", generator).row()
-            for _ in range(count)
-        ]
-        return next_token(self.renamed(np.stack(rows), generator), answer=1)
+        chosen = self.choose(generator, count)
+        shares = generator.random((count, self.sheet.facts.max()))
+        rows = self.sheet.scatter(chosen, shares, self.excerpts(generator, count))
+        return next_token(self.renamed(rows, generator), answer=1)
+
+    def choose(self, generator: np.random.Generator, count: int) -> np.ndarray:
+        """Which of the stories that fit; if balanced, as many of each age."""
+        ages = [story.since if self.balance else 0 for story in self.fitting]
+        _, first, sizes = np.unique(ages, return_index=True, return_counts=True)
+        age = generator.integers(len(first), size=count)
+        return first[age] + generator.integers(sizes[age])
+
+    def excerpts(self, generator: np.random.Generator, count: int) -> np.ndarray:
+        """As much of the training novels as an example can have, (B, T + 1)."""
+        novels = self.library.novels["train"]
+        which = generator.choice(len(novels), count, p=weights(novels))
+        tokens = np.empty((count, self.length + 1), dtype=np.int64)
+        for number, novel in enumerate(novels):
+            starts = generator.integers(len(novel), size=np.sum(which == number))
+            tokens[which == number] = excerpts(novel, starts, self.length + 1)
+        return tokens
 
     def split(self, name: str, count: int | None = None) -> Batch:
         size = self.sizes.get(name, 0)
@@ -124,18 +121,18 @@ class MemoryQA(Task, TaskTokenizer):
         return to_batch(self.draw(np.random.default_rng([seed, 0, index]), size))
 
     def example(self, split: str, number: int) -> Scattered:
-        """Example `number` of a split: the same story and novel whatever the length, not yet written out."""
+        """Example `number` of a split, not yet written out: the same story and novel whatever the length."""
         if split not in SPLITS:
             raise unknown("split", split, SPLITS)
         generator = np.random.default_rng([self.seed, 1 + SPLITS.index(split), number])
-        return self.scatter(self.library.stories[split], split, generator)
-
-    def scatter(self, stories: list[Story], split: str, generator: np.random.Generator) -> Scattered:
-        """One of some stories at random, its facts at random places of a novel of a split, in their order."""
-        novels = self.library.novels[split]
+        stories, novels = self.library.stories[split], self.library.novels[split]
+        if self.length < self.longest:
+            raise ConfigError(
+                f"length={self.length} of task {self.name!r} is too short for split {split!r}: the longest "
+                f"story of qa{self.qa} has {self.longest} tokens"
+            )
         story = stories[generator.integers(len(stories))]
-        sizes = np.array([len(novel) for novel in novels])
-        novel = novels[generator.choice(len(novels), p=sizes / sizes.sum())]
+        novel = novels[generator.choice(len(novels), p=weights(novels))]
         noise = self.length - needed(story)
         shares = np.sort(generator.random(len(story.facts)))
         start = int(generator.integers(len(novel)))
@@ -145,10 +142,11 @@ class MemoryQA(Task, TaskTokenizer):
         """Rows (B, T) with names and answers swapped, in each anew; there are few stories to learn from."""
         if not self.rename:
             return rows
-        tables = np.tile(np.arange(self.vocabulary), (len(rows), 1))
+        known = len(self.library.words.symbols)
+        tables = np.tile(np.arange(known), (len(rows), 1))
         for group in self.library.swaps:
             tables[:, group] = generator.permuted(np.tile(group, (len(rows), 1)), axis=1)
-        return np.take_along_axis(tables, rows, axis=1)
+        return np.where(rows < known, np.take_along_axis(tables, np.minimum(rows, known - 1), axis=1), rows)
 
     def render(self, tokens: Sequence[int]) -> str:
         """Words; those of the novel that no fact has as ~ and their bucket's number."""
@@ -167,3 +165,9 @@ class MemoryQA(Task, TaskTokenizer):
 def needed(story: Story) -> int:
     """The tokens of a story with its question."""
     return sum(map(len, story.facts)) + len(story.question)
+
+
+def weights(novels: list[np.ndarray]) -> np.ndarray:
+    """How likely each novel is: every token of all as likely as any other."""
+    sizes = np.array([len(novel) for novel in novels])
+    return sizes / sizes.sum()

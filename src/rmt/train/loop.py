@@ -226,8 +226,11 @@ class Loop:
 
 
 def require_splits(task: Task | Text, config: RunConfig) -> None:
-    """Refuse, before the first step, text that is too short for its lanes."""
+    """Refuse, before the first step, what cannot be evaluated: splits too short for lanes, or impossible."""
     if isinstance(task, Text):
         task.lanes("train", config.train.batch)
-        for split in ("valid", "test"):
+    for split in ("valid", "test"):
+        if isinstance(task, Text):
             task.lanes(split, config.train.evaluate_batch or config.train.batch)
+        else:
+            task.split(split, 1)
