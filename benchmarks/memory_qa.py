@@ -65,6 +65,8 @@ def configuration(model: str, seed: int, arguments: argparse.Namespace, phase: S
         },
         "seed": seed,
         "device": arguments.device,
+        # inputs of many lengths: compiling each would take longer than training on it
+        **({"precision": "bf16-mixed", "compile": "record"} if arguments.device == "cuda" else {}),
     }
     return resolve(merge(common, phase))
 

@@ -8,12 +8,12 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -28,12 +28,18 @@ from rmt.tasks.task import Task
 from rmt.tasks.text import Text
 from rmt.train.config import RunConfig
 from rmt.train.device import device_of
+from rmt.train.ensemble import require_stackable
+from rmt.train.stack import Stack
 from rmt.train.trainer import Trainer
 
 BLOCKS = 5
 WARM_UP = 6  # batches that compile, record and fill caches
-Way = Literal["off", "auto"]
-WAYS: dict[Way, str] = {"off": "eager", "auto": "fast"}  # value of --compile: what a table calls it
+Way = Literal["off", "record", "auto"]
+WAYS: dict[Way, str] = {
+    "off": "eager",
+    "record": "recorded",
+    "auto": "fast",
+}  # --compile: what a table calls it
 PRODUCT = {"cuda": (8192, torch.bfloat16), "cpu": (1024, torch.float32)}  # the square product to compare with
 CLEAR, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
@@ -73,14 +79,19 @@ class Row(NamedTuple):
         return self.rate / self.product
 
 
-def bench(name: str, config: RunConfig, task: Task | Text, ways: list[Way], steps: int) -> Iterator[Row]:
-    """The rows of one configuration: training as each of the `ways` of --compile, and reading text."""
+def bench(
+    name: str, config: RunConfig, task: Task | Text, ways: list[Way], steps: int, seeds: int = 0
+) -> Iterator[Row]:
+    """The rows of one configuration: training in each of the `ways`, many seeds at once, reading text."""
     for way in ways:
         with alone(name):
             yield training(name, replace(config, compile=way), task, steps)
+    if seeds:
+        with alone(name):
+            yield together(name, replace(config, compile=ways[-1]), task, steps, seeds)
     if isinstance(task, Text):
         with alone(name):
-            yield evaluation(name, config, task, steps)
+            yield evaluation(name, config, task, 20 * steps)
 
 
 def training(name: str, config: RunConfig, task: Task | Text, steps: int) -> Row:
@@ -100,6 +111,32 @@ def training(name: str, config: RunConfig, task: Task | Text, steps: int) -> Row
         peak,
         kernels,
     )
+
+
+def together(name: str, config: RunConfig, task: Task | Text, steps: int, seeds: int) -> Row:
+    """Updates of many seeds at once, as `rmt train --seeds` makes them; a step is one of each."""
+    require_stackable(config)
+    asked = work(config, task)
+    trainers = [Trainer(replace(config, seed=config.seed + seed), task) for seed in range(seeds)]
+    device, stack = trainers[0].fabric.device, Stack(trainers)
+
+    def batch() -> int:
+        updates, nothing = 0, [None] * seeds
+        for portions in zip(*(trainer.portions() for trainer in trainers), strict=True):
+            lives = [trainer.learn(portion) for trainer, portion in zip(trainers, portions, strict=True)]
+            counted = portions[0].counted > 0
+            answers: Sequence[Any] = stack.answer([next(life) for life in lives]) if counted else nothing
+            updates += counted
+            for life, answer in zip(lives, answers, strict=True):
+                with suppress(StopIteration):
+                    life.send(answer)
+        return updates
+
+    for _ in range(WARM_UP):
+        batch()
+    times, peak = block_times(batch, steps, device), peak_memory(device)
+    tokens, flops = (seeds * count / asked.updates for count in (asked.tokens, asked.flops))
+    return Row(name, f"{seeds} seeds", spread(times), tokens, flops, product_rate(device), peak)
 
 
 def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:

@@ -54,8 +54,13 @@ def parser() -> argparse.ArgumentParser:
         "--steps", dest="timed", metavar="N", type=int, help="timed updates (default: 50, on a CPU 10)"
     )
     own.add_argument(
-        "--compile", dest="ways", metavar="both|auto|off", default="both", help="fast path, eager, or both"
+        "--compile",
+        dest="ways",
+        metavar="both|auto|record|off",
+        default="both",
+        help="eager and fast (the default), or one: compiled and recorded, only recorded, as written",
     )
+    own.add_argument("--seeds", metavar="K", type=int, default=0, help="also K seeds trained at once")
     own.add_argument(
         "--growth",
         metavar="COUNTS",
@@ -73,7 +78,9 @@ def main(argv: Sequence[str]) -> int:
         width = max(map(len, CONFIGURATIONS))
         print("\n".join(f"{name:{width}}  {one.about}" for name, one in CONFIGURATIONS.items()))
         return 0
-    one_of(arguments.ways, ["both", "auto", "off"], "compile")
+    one_of(arguments.ways, ["both", "auto", "record", "off"], "compile")
+    if arguments.seeds < 0:
+        raise ConfigError(f"seeds={arguments.seeds} must not be negative")
     counts = numbers(arguments.growth) if arguments.growth else []
     if arguments.timed is not None and arguments.timed < 1:
         raise ConfigError(f"steps={arguments.timed} must be at least 1")
@@ -81,8 +88,8 @@ def main(argv: Sequence[str]) -> int:
     from rmt.train.device import device_of
 
     device = device_of(given.get("device", "auto"))
-    if arguments.ways == "auto" and device == "cpu":
-        raise ConfigError("compile=auto has no effect on a CPU; leave it out, or use a GPU")
+    if arguments.ways in ("auto", "record") and device == "cpu":
+        raise ConfigError(f"compile={arguments.ways} has no effect on a CPU; leave it out, or use a GPU")
     ways: list[Any] = ["off", "auto"] if arguments.ways == "both" else [arguments.ways]
     if device == "cpu":
         ways = ["off"]
@@ -98,7 +105,7 @@ def main(argv: Sequence[str]) -> int:
         steps = arguments.timed or STEPS[device]
         if counts:
             return measure_growth(page, subjects[0], counts, ways, steps)
-        return measure_rows(page, subjects, ways, steps)
+        return measure_rows(page, subjects, ways, steps, arguments.seeds)
 
 
 def numbers(text: str) -> list[int]:
@@ -153,14 +160,14 @@ def page_of(
     return Page(Path(arguments.out), name, shlex.join(["rmt", "bench", *argv]), said, notes)
 
 
-def measure_rows(page: Any, subjects: list[Subject], ways: list[Any], steps: int) -> int:
+def measure_rows(page: Any, subjects: list[Subject], ways: list[Any], steps: int, seeds: int) -> int:
     """Every configuration in turn; the page is written anew after each row."""
     from rmt.bench.measure import Row, bench
     from rmt.bench.report import cells, draw_rows, write_rows
 
     def measured() -> Iterator[Row]:
         for one in subjects:
-            yield from bench(one.name, one.config, one.task, ways, steps)
+            yield from bench(one.name, one.config, one.task, ways, steps, seeds)
 
     rows: list[Row] = []
     for row in measured():

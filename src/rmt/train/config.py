@@ -211,8 +211,9 @@ class RunConfig:
     train: TrainConfig = option(TrainConfig(), "budget")
     seed: int = option(0, "seed of weights, data order and dropout")
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
-    compile: Literal["auto", "off"] = option(
-        "auto", "on a GPU, replay each sequence's update as one CUDA graph"
+    compile: Literal["auto", "record", "off"] = option(
+        "auto",
+        "on a GPU: compile the model and replay each update as one CUDA graph, only the latter, or neither",
     )
     strategy: Literal["ddp", "fsdp"] = option(
         "ddp", "among processes of torchrun or srun: a model in each, or one model spread over them"

@@ -66,6 +66,8 @@ class Loop:
         """A whole run; whoever drives this makes the updates it asks for."""
         with self.clock.paused():
             self.resume()
+        if self.trainer.hindrance and self.config.compile != "off":
+            self.observer.note(f"updates are not recorded: {self.trainer.hindrance}")
         budget = self.config.train.steps
         self.mark, self.read = self.clock.now(), self.trainer.tokens
         while self.trainer.step < budget and not self.trainer.reached:

@@ -54,7 +54,7 @@ class Stack:
         )
         self.update = Recorder(learner.work, self.fast)
         self.reading = read_each
-        if self.fast and has_triton():
+        if self.fast and self.config.compile == "auto" and has_triton():
             torch._dynamo.config.recompile_limit = max(COMPILED, torch._dynamo.config.recompile_limit)
             self.reading = torch.compile(read_each, dynamic=False)
 

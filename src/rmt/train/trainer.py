@@ -65,18 +65,17 @@ class Trainer:
         self.wrapped: nn.Module = self.model if config.precision == "64-true" else set_up
         if config.strategy == "fsdp":
             shard(self.model, self.fabric)
-        self.fast = config.compile == "auto" and on_gpu and config.strategy != "fsdp"
+        self.fast = config.compile != "off" and on_gpu and config.strategy != "fsdp"
         named = dict(self.model.named_parameters())
         optimizers = build_optimizers(named.items(), config.optimizer, self.fast)
         made: Any = self.fabric.setup_optimizers(*optimizers)
         self.optimizers = list(made) if isinstance(made, (list, tuple)) else [made]
         if self.fabric.world_size > 1:
             torch.manual_seed(config.seed + 7919 * self.fabric.global_rank)  # each its own dropout
-        # recomputing sets the random state, and processes talk to each other: neither is recorded
-        recorded = self.fast and not config.bptt.checkpoint and self.fabric.world_size == 1
+        self.hindrance = self.hindered() if on_gpu else ""
         self.learner = Learner(config, self.fabric, self.read, named, self.optimizers, clip_alone)
-        self.update = Recorder(self.learner.work, recorded)
-        if self.fast:
+        self.update = Recorder(self.learner.work, self.fast and not self.hindrance)
+        if self.fast and config.compile == "auto":
             compile_parts(self.model)
         self.rate = Rate(config.rate, config.train.steps)
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
@@ -89,6 +88,15 @@ class Trainer:
         self.seconds = 0.0
         self.best, self.best_step = -sys.float_info.max, 0  # below every metric
         self.reached = False  # the target
+
+    def hindered(self) -> str:
+        """Why updates on a GPU cannot be recorded, if they cannot."""
+        reasons = {
+            "strategy=fsdp gathers and drops parameters": self.config.strategy == "fsdp",
+            "bptt.checkpoint sets the random state": self.config.bptt.checkpoint,
+            "several processes talk to each other": self.fabric.world_size > 1,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
 
     def build_feed(self) -> Feed:
         """Where segments come from."""
