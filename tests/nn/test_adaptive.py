@@ -216,7 +216,7 @@ def test_slots_and_tokens_can_be_recorded_as_a_cuda_graph(div_val):
         return losses.detach(), *torch.autograd.grad(losses.sum(), list(embedding.parameters()))
 
     work((9, 14, 9), hidden, targets)  # loads what a recording must not load
-    recorded = Captured(work, (9, 14, 9), hidden, targets)
+    recorded = Captured(work, None, (9, 14, 9), hidden, targets)
     for words in (targets, targets.flip(1), torch.zeros_like(targets)):
         for mine, plain in zip(recorded(hidden, words), work((), hidden, words), strict=True):
             torch.testing.assert_close(mine, plain, rtol=1e-10, atol=1e-10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rmt.core import recording
-from rmt.core.recording import KEPT, Recorder
+from rmt.core.recording import KEPT, Recorder, uncollected
 from rmt.experiments.recipe import resolve
 from rmt.train.loop import build_task
 from rmt.train.trainer import Trainer
@@ -18,8 +19,13 @@ from rmt.train.trainer import Trainer
 class Recording:
     """Stands in for a CUDA graph: refuses inputs of another shape, as a graph's memory does."""
 
-    def __init__(self, work: Any, kind: object, *inputs: Tensor):
+    def __init__(self, work: Any, pool: Any, kind: object, *inputs: Tensor):
         self.work, self.kind, self.shapes = work, kind, [tensor.shape for tensor in inputs]
+        self.graph = self
+        self.before = pool
+
+    def pool(self) -> str:
+        return "shared"
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         assert [tensor.shape for tensor in inputs] == self.shapes
@@ -54,6 +60,21 @@ def test_the_last_few_recordings_are_kept(recorder: Recorder) -> None:
         assert [how(recorder, "a", tokens) for _ in range(2)] == ["worked", "replayed"]
     assert how(recorder, "a", 1) == "replayed"
     assert how(recorder, "a", 0) == "worked"
+
+
+def test_recordings_share_their_memory(recorder: Recorder) -> None:
+    for kind in "aabb":
+        how(recorder, kind, 2, 3)
+    assert [recording.before for recording in recorder.recordings.values()] == [None, "shared"]
+
+
+def test_nothing_is_collected_while_a_recording_is_made() -> None:
+    with uncollected():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ValueError, match="broken"), uncollected():
+        raise ValueError("broken")
+    assert gc.isenabled()
 
 
 def test_a_recorder_that_is_off_always_works() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import gc
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,10 +37,10 @@ class Captured:
     What it changes beside its outputs has to stay where it is, as parameters and optimizer states do.
     """
 
-    def __init__(self, work: Work, kind: Hashable, *inputs: Tensor):
+    def __init__(self, work: Work, pool: Any, kind: Hashable, *inputs: Tensor):
         self.inputs = tuple(tensor.clone() for tensor in inputs)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with uncollected(), torch.cuda.graph(self.graph, pool=pool):
             self.outputs = work(kind, *self.inputs)
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -51,24 +54,37 @@ class Recorder:
     """Calls `work(kind, *inputs)`, and records it when the same call comes a second time in a row.
 
     Two calls are the same if their `kind` and the shapes of their inputs are: then the work is, too. The
-    last few recordings are kept.
+    last few recordings are kept. They share their memory, since one is replayed at a time.
     """
 
     def __init__(self, work: Work, enabled: bool):
         self.work, self.enabled = work, enabled
         self.last: Hashable = None
         self.recordings: dict[Hashable, Captured] = {}
+        self.pool: Any = None
 
     def __call__(self, kind: Hashable, *inputs: Tensor) -> tuple[Tensor, ...]:
         call = (kind, *(tensor.shape for tensor in inputs))
         if self.enabled and call == self.last and call not in self.recordings:
             while len(self.recordings) >= KEPT:
                 del self.recordings[next(iter(self.recordings))]
-            self.recordings[call] = Captured(self.work, kind, *inputs)
+            self.recordings[call] = recording = Captured(self.work, self.pool, kind, *inputs)
+            self.pool = recording.graph.pool()
         self.last = call
         if call in self.recordings:
             return self.recordings[call](*inputs)
         return self.work(kind, *inputs)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage is collected while this is open: an old recording must not be dropped inside a new one."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
