@@ -69,7 +69,8 @@ def test_one_point_has_no_line():
 
 def test_pictures_are_drawn(tmp_path):
     draw_rows(ROWS, tmp_path / "rows.png")
-    draw_growth(POINTS, tmp_path / "growth.png")
+    recorded = [point._replace(way="recorded") for point in POINTS]
+    draw_growth([*POINTS, *recorded], tmp_path / "growth.png")
     for name in ("rows.png", "growth.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 

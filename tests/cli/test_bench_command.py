@@ -17,7 +17,7 @@ ECHO = f"tests.train.runs:Echo {TINY.replace('--steps 4', '--steps 1')}"
 MISTAKES = {
     "bench copy-24-9x9": ["unknown configuration 'copy-24-9x9'", "did you mean 'copy-24-9x8'?"],
     "bench coppy": ["unknown configuration 'coppy'", "did you mean 'copy'?"],
-    "bench copy --compile fast": ["unknown compile 'fast'", "auto, both, off"],
+    "bench copy --compile fast": ["unknown compile 'fast'", "auto, both, off, record"],
     "bench copy --steps 0": ["steps=0", "at least 1"],
     "bench copy --steps many": ["--steps", "'many'", "see rmt bench --help"],
     "bench text": ["data is missing", "--data"],
@@ -25,6 +25,8 @@ MISTAKES = {
     "bench text-small --growth 1,x": ["growth='1,x'", "such as 1,2,4,8,16"],
     "bench text-small --growth 0": ["growth='0'", "such as 1,2,4,8,16"],
     "bench copy reverse --growth": ["growth", "not of 2", "give one NAME"],
+    "bench text-small --growth --seeds 2": ["seeds=2", "--growth", "leave one out"],
+    "bench copy --seeds -1": ["seeds=-1", "negative"],
     "bench copy --segmnts 3": ["unknown argument '--segmnts'", "did you mean '--segments'?"],
     "bench copy --model baseline --memory 8": ["memory=8 has no effect", "leave it out"],
     "bench --config missing.yaml": ["'missing.yaml'", "No such file"],

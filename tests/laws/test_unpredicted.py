@@ -1,8 +1,10 @@
 """A segment from which nothing is predicted costs less and hands on the same state and the same gradient."""
 
+import pytest
 import torch
 
 from rmt import Output, SegmentModel
+from rmt.errors import ConfigError
 from tests.laws.models import (
     MEMORY,
     assert_same,
@@ -50,3 +52,9 @@ def test_the_last_layer_makes_no_row_that_is_not_needed():
         read(model, predict=False)
     assert rows[:2] == [MEMORY, MEMORY]
     assert rows[2] > MEMORY
+
+
+def test_targets_of_what_is_not_predicted_are_refused():
+    model, (tokens, *_) = build(configuration("rmt")), random_segments()
+    with pytest.raises(ConfigError, match=r"targets .* predict=False; leave one of them out"):
+        model(tokens, model.initial_state(2), targets=tokens, predict=False)

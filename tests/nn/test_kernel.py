@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rmt.nn.attention import KeyValue, eager
+from rmt.nn.attention import KeyValue, eager, fused
 from rmt.nn.positions import shift
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -59,19 +59,25 @@ def test_the_kernels_are_naive_attention(
         torch.testing.assert_close(one, other, **close)
 
 
-def test_several_models_at_once_are_each_alone() -> None:
-    from rmt.nn.kernel import attention
-
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
+@pytest.mark.parametrize(("queries", "keys", "width"), SHAPES)
+def test_fused_attention_in_half_precision_is_naive_attention(
+    queries: int, keys: int, width: int, biased: bool, dtype: torch.dtype
+) -> None:
     torch.manual_seed(0)
-    query, key, value = (made(3, 2, 2, 10, 8) for _ in range(3))
-    bias = made(3, 2, 2, 10, 10)
-    mask = torch.ones(1, 10, 10, dtype=torch.bool, device=DEVICE).tril()
-
-    def attend(*tensors: Tensor) -> Tensor:
-        return attention(*tensors, mask, 0.3)[0]
-
-    together = torch.vmap(attend)(query, key, value, bias)
-    alone = torch.stack([attend(*tensors) for tensors in zip(query, key, value, bias, strict=True)])
-    torch.testing.assert_close(together, alone)
-    mine, theirs = (torch.autograd.grad(found.square().sum(), query)[0] for found in (together, alone))
-    torch.testing.assert_close(mine, theirs)
+    query, key, value = rows(2, queries, width), rows(2, keys, width), rows(2, keys, width)
+    bias = shift(made(2, 2, queries, keys + queries + 1), keys) if biased else made().detach() * 0
+    mask = (torch.rand(2, 1, queries, keys, device=DEVICE) > 0.4).logical_or(
+        torch.eye(keys, dtype=torch.bool, device=DEVICE)[keys - queries :]
+    )
+    halves = [tensor.to(dtype) for tensor in (query, key, value, bias)]
+    fast = fused(halves[0], KeyValue(*halves[1:3]), halves[3], mask).output
+    naive = eager(query, KeyValue(key, value), bias, mask).output
+    torch.testing.assert_close(fast.float(), naive, rtol=2e-2, atol=2e-2)
+    gradient, inputs = torch.randn_like(naive), [query, key, value]
+    mine = torch.autograd.grad(fast, inputs, gradient.to(dtype))
+    theirs = torch.autograd.grad(naive, inputs, gradient)
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=5e-2, atol=5e-2)

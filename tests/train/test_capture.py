@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rmt.core import recording
 from rmt.core.recording import KEPT, Recorder, uncollected
+from rmt.errors import ConfigError
 from rmt.experiments.recipe import resolve
 from rmt.train.loop import build_task
 from rmt.train.trainer import Trainer
@@ -77,6 +78,26 @@ def test_nothing_is_collected_while_a_recording_is_made() -> None:
     assert gc.isenabled()
 
 
+def test_what_was_forgotten_is_not_replayed(recorder: Recorder) -> None:
+    assert [how(recorder, "a", 2, 3) for _ in range(2)] == ["worked", "replayed"]
+    recorder.forget()
+    assert [how(recorder, "a", 2, 3) for _ in range(2)] == ["worked", "replayed"]
+
+
+def test_another_precision_is_another_call(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    how(recorder, "a", 2, 3)
+    assert recorder("a", torch.zeros((2, 3), dtype=torch.float16))[0] == "worked"
+    monkeypatch.setattr(recording, "autocast", lambda: (True, torch.bfloat16))
+    assert recorder("a", torch.zeros((2, 3), dtype=torch.float16))[0] == "worked"
+    assert recorder("a", torch.zeros((2, 3), dtype=torch.float16))[0] == "replayed"
+
+
+def test_recording_without_compiling_is_for_a_gpu() -> None:
+    config = resolve({"task": {"name": "copy", "length": 4}, "device": "cpu", "compile": "record"})
+    with pytest.raises(ConfigError, match="compile=record has no effect on a CPU"):
+        Trainer(config, build_task(config.task))
+
+
 def test_a_recorder_that_is_off_always_works() -> None:
     recorder = Recorder(lambda kind, *inputs: ("worked", kind, *inputs), enabled=False)
     assert [how(recorder, "a", 2, 3) for _ in range(3)] == ["worked"] * 3
@@ -86,9 +107,9 @@ def test_a_recorder_that_is_off_always_works() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.filterwarnings("ignore")  # compiling warns of its own ways
 @pytest.mark.parametrize("preset", ["rmt", "transformer_xl_rmt"])
-@pytest.mark.parametrize(
+@pytest.mark.parametrize(  # Muon makes directions orthogonal in bfloat16
     ("precision", "optimizer", "accumulate", "tolerance"),
-    [("64-true", "adamw", 1, 1e-9), ("64-true", "adam", 2, 1e-9), ("32-true", "muon", 1, 1e-3)],
+    [("64-true", "adamw", 1, 1e-9), ("64-true", "adam", 2, 1e-9), ("32-true", "muon", 1, 1e-2)],
 )
 def test_recorded_updates_equal_plain_ones(
     preset: str, precision: str, optimizer: str, accumulate: int, tolerance: float

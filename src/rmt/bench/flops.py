@@ -110,13 +110,8 @@ def forward(model: ModelConfig, tokens: int, batch: int, share: Sequence[float] 
     row = (
         2 * width * heads + 2 * width * model.inner_width + products * keys * heads
     )  # beyond its key and value
-    unwritten = 0 if carries_read(model) else tokens + model.memory.size
+    unwritten = 0 if model.memory.carries_read else tokens + model.memory.size
     return Cost(body, 2 * batch * tokens * scored(model, share), 2 * batch * unwritten * row)
-
-
-def carries_read(model: ModelConfig) -> bool:
-    """Whether the next segment starts from what the last layer makes of the read block."""
-    return model.memory.recurrent and not model.memory.write
 
 
 def scored(model: ModelConfig, share: Sequence[float]) -> float:

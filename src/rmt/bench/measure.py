@@ -20,7 +20,6 @@ from torch.profiler import ProfilerActivity, profile
 
 from rmt.bench.flops import forward, shares, work
 from rmt.core.model import SegmentModel
-from rmt.core.recording import compile_parts
 from rmt.errors import ConfigError
 from rmt.evaluate.perplexity import perplexity
 from rmt.tasks.lanes import Lanes
@@ -140,7 +139,7 @@ def together(name: str, config: RunConfig, task: Task | Text, steps: int, seeds:
 
 
 def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
-    """Perplexity as `rmt evaluate` computes it, a segment being a step; compiled and in bfloat16 on a GPU."""
+    """Perplexity as `rmt evaluate` computes it, a segment being a step."""
     device = torch.device(device_of(config.device))
     length, batch = config.task.segment_length, config.train.evaluate_batch or config.train.batch
     count, cutoffs = ceil(steps / BLOCKS), config.model.cutoffs
@@ -148,12 +147,10 @@ def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
     lanes = Lanes(text[: batch * (count * length + 1)], batch)
     model = SegmentModel(config.model).to(device)
 
-    fast = device.type == "cuda"
-    if fast:
-        compile_parts(model)
+    half = config.precision == "bf16-mixed"
 
     def read() -> int:
-        perplexity(model, lanes, length, half=fast)
+        perplexity(model, lanes, length, half=half)
         return lanes.segments(length)
 
     read()

@@ -15,7 +15,7 @@ from rmt.train.config import RunConfig
 from rmt.train.log import write_whole
 
 GIB = 2**30
-COLOURS = {"eager": "#c8500a", "fast": "#0b62ad", "evaluation": "#0a7a57"}
+COLOURS = {"eager": "#c8500a", "recorded": "#7a5195", "fast": "#0b62ad", "evaluation": "#0a7a57"}
 OTHER = "#3d3b37"
 COLUMNS = (
     "configuration",

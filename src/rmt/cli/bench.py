@@ -94,6 +94,8 @@ def main(argv: Sequence[str]) -> int:
     if device == "cpu":
         ways = ["off"]
     names, title = chosen(arguments, given, device)
+    if counts and arguments.seeds:
+        raise ConfigError(f"seeds={arguments.seeds} is not measured with --growth; leave one out")
     if counts and len(names) != 1:
         raise ConfigError(f"growth is measured of one configuration, not of {len(names)}; give one NAME")
     with tempfile.TemporaryDirectory() as folder:

@@ -34,6 +34,11 @@ class MemoryConfig:
         if self.predicts and not (self.size and self.write):
             raise ConfigError("memory.predicts=True needs a write block; set memory.size and memory.write")
 
+    @property
+    def carries_read(self) -> bool:
+        """Whether the next segment starts from the read block."""
+        return self.recurrent and not self.write
+
 
 @dataclass(frozen=True, kw_only=True)
 class CacheConfig:

@@ -43,13 +43,8 @@ class Memory(nn.Module):
         """The memory for the next segment: H_{τ+1}^mem := H_τ^write."""
         if not self.config.recurrent:
             return self.incoming(state)
-        kept = read if self.carries_read else write
+        kept = read if self.config.carries_read else write
         return kept.clone()  # a view would keep the whole segment with it
-
-    @property
-    def carries_read(self) -> bool:
-        """Whether it is the read block that the next segment starts from."""
-        return self.config.recurrent and not self.config.write
 
     @property
     def write_size(self) -> int:

@@ -27,7 +27,9 @@ class Output(NamedTuple):
 
     logits: Tensor  # (B, L, V); (B, L, 0) from an adaptive softmax that was given targets
     state: State
-    attention: tuple[Tensor, ...] = ()  # N × (B, H, Q, K), only if asked for
+    attention: tuple[
+        Tensor, ...
+    ] = ()  # N × (B, H, Q, K), only if asked for; Q = M in a last layer that only writes
     losses: Tensor | None = None  # (B, L), only if targets were given
     memory_loss: Tensor | None = None  # (), of memory that predicts, only if targets were given
 
@@ -95,6 +97,8 @@ class SegmentModel(nn.Module):
         `predict`, the logits are (B, 0, V) and only what the next state needs is computed.
         """
         require_same_batch(tokens, state)
+        if targets is not None and not predict:
+            raise ConfigError("targets were given where predict=False; leave one of them out")
         if reset is not None:
             state = self.initial_state(len(tokens)).where(reset, state)
         if tokens.shape[1] == 0:
@@ -121,7 +125,7 @@ class SegmentModel(nn.Module):
         x = self.memory.wrap(self.embedding(tokens), state)
         spans = self.spans(tokens.shape[1])
         axis = spans.axis(state.cached, valid, self.config.memory.sees_cache)
-        needed = spans if predict or self.memory.carries_read else spans._replace(read=0, tokens=0)
+        needed = spans if predict or self.memory.config.carries_read else spans._replace(read=0, tokens=0)
         attend = eager if attention else fused
         encoded = self.backbone(x, axis, cache=state.cache, attend=attend, last=needed.queries)
         read, hidden, write = needed.split(encoded.hidden)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -33,14 +33,16 @@ def compile_parts(model: SegmentModel) -> None:
 class Captured:
     """Work on tensors, recorded once and replayed; recording it does nothing yet.
 
-    Its inputs are copied to where the recording reads them; its outputs are overwritten by the next call.
-    What it changes beside its outputs has to stay where it is, as parameters and optimizer states do.
+    Inputs are copied to where the recording reads them, outputs from where it writes them. What else it
+    reads or changes has to stay where it is, as parameters and optimizer states do.
     """
 
     def __init__(self, work: Work, pool: Any, kind: Hashable, *inputs: Tensor):
         self.inputs = tuple(tensor.clone() for tensor in inputs)
         self.graph = torch.cuda.CUDAGraph()
-        with uncollected(), torch.cuda.graph(self.graph, pool=pool):
+        device = inputs[0].device
+        graph = torch.cuda.graph(self.graph, pool=pool, stream=torch.cuda.Stream(device))
+        with torch.cuda.device(device), uncollected(), uncached(), graph:
             self.outputs = work(kind, *self.inputs)
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -53,18 +55,22 @@ class Captured:
 class Recorder:
     """Calls `work(kind, *inputs)`, and records it when the same call comes a second time in a row.
 
-    Two calls are the same if their `kind` and the shapes of their inputs are: then the work is, too. The
-    last few recordings are kept. They share their memory, since one is replayed at a time.
+    Two calls are the same if their `kind`, their precision and the shapes of their inputs are: then the work
+    is, too. The last few recordings are kept. They share their memory, since one is replayed at a time.
     """
 
     def __init__(self, work: Work, enabled: bool):
         self.work, self.enabled = work, enabled
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop all recordings: what they read or change is elsewhere now."""
         self.last: Hashable = None
         self.recordings: dict[Hashable, Captured] = {}
         self.pool: Any = None
 
     def __call__(self, kind: Hashable, *inputs: Tensor) -> tuple[Tensor, ...]:
-        call = (kind, *(tensor.shape for tensor in inputs))
+        call = (kind, *autocast(), *((tensor.shape, tensor.dtype) for tensor in inputs))
         if self.enabled and call == self.last and call not in self.recordings:
             while len(self.recordings) >= KEPT:
                 del self.recordings[next(iter(self.recordings))]
@@ -76,15 +82,30 @@ class Recorder:
         return self.work(kind, *inputs)
 
 
+def autocast() -> tuple[bool, torch.dtype]:
+    """Whether products on a GPU are in another number format now, and in which."""
+    return torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+
+
+@contextmanager
+def uncached() -> Iterator[None]:
+    """Autocast as it is, but without weights that were cast before and will be gone."""
+    enabled, dtype = autocast()
+    with torch.autocast("cuda", dtype, cache_enabled=False) if enabled else nullcontext():
+        yield
+
+
 @contextmanager
 def uncollected() -> Iterator[None]:
     """No garbage is collected while this is open: an old recording must not be dropped inside a new one."""
     gc.collect()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -18,6 +19,8 @@ from rmt.core.model import SegmentModel
 from rmt.core.recording import Recorder
 from rmt.core.state import State
 from rmt.errors import DataError
+
+RECORDERS: weakref.WeakKeyDictionary[Any, Recorder] = weakref.WeakKeyDictionary()
 
 
 class Read(NamedTuple):
@@ -39,7 +42,6 @@ class Reader:
         self.model, self.state, self.segment_length = model, state, segment_length
         self.open, self.length = open, length  # (B, T) ids of the open segments, (B,) how many a row has
         self.current = torch.ones_like(length, dtype=torch.bool)  # rows whose segment `self.segment` has
-        self.recorder = Recorder(self.full, self.device.type == "cuda" and isinstance(model, SegmentModel))
         with reading(model):
             self.segment = model.open(state)
             if open.shape[1]:
@@ -79,7 +81,8 @@ class Reader:
     def read_whole(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
         """A whole segment in each row that takes one, and nothing in the others."""
         if ragged is None:
-            hidden, *after = self.recorder(None, tokens, *(part.contiguous() for part in self.state.flat()))
+            before = (part.contiguous() for part in self.state.flat())
+            hidden, *after = recorder_of(self.model)(None, tokens, *before)
             state = State.of(*after)
         else:
             output = self.model.read(tokens, self.state, ragged)
@@ -88,11 +91,6 @@ class Reader:
         require_finite(state.memory, "memory tokens")
         self.state, self.current = state, self.current & (take == 0)
         return hidden
-
-    def full(self, _: None, tokens: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """A segment that every row has."""
-        output = self.model.read(tokens, State.of(*state), None)
-        return output.hidden, *output.state.flat()
 
     def read_on(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
         """The next tokens of each row's segment; segments that are full then are closed."""
@@ -132,6 +130,20 @@ class Reader:
     def ragged(self, take: Tensor, width: int) -> Tensor | None:
         """Lengths for the model, or none where every row has all tokens, which is faster."""
         return None if bool((take == width).all()) else take.to(self.device)
+
+
+def recorder_of(model: Any) -> Recorder:
+    """What reads whole segments, for all sessions of a model: a recording holds the memory of a segment."""
+    if model not in RECORDERS:
+        weak = weakref.ref(model)  # the recorder lives as long as the model, not the other way round
+
+        def full(_: None, tokens: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+            output: Any = weak().read(tokens, State.of(*state), None)  # type: ignore[union-attr]
+            return output.hidden, *output.state.flat()
+
+        native = isinstance(model, SegmentModel)
+        RECORDERS[model] = Recorder(full, native and next(model.parameters()).is_cuda)
+    return RECORDERS[model]
 
 
 @contextmanager

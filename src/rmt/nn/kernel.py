@@ -52,11 +52,12 @@ def attention(
     output, weight = like(query), query.new_empty(query.shape[:3], dtype=torch.float32)
     mask = mask.expand(batch, -1, -1)
     chosen = sizes(key.shape[2], width)
-    forward_kernel[(triton.cdiv(queries, chosen["BQ"]), batch * heads)](
-        query, key, value, bias, mask, output, weight,
-        *strides(query, key, value, bias, mask, output),
-        heads, queries, key.shape[2], width, scale, HAS_BIAS=bias is not query, **chosen,
-    )  # fmt: skip
+    with torch.cuda.device_of(query):
+        forward_kernel[(batch * heads, triton.cdiv(queries, chosen["BQ"]))](
+            query, key, value, bias, mask, output, weight,
+            *strides(query, key, value, bias, mask, output),
+            heads, queries, key.shape[2], width, scale, HAS_BIAS=bias is not query, **chosen,
+        )  # fmt: skip
     return output, weight
 
 
@@ -86,16 +87,17 @@ def attention_gradient(
     to_bias = query.new_empty((batch, heads, queries, keys) if has_bias else (0,))
     inner, mask = torch.empty_like(weight), mask.expand(batch, -1, -1)
     chosen = sizes(keys, width)
-    query_gradient_kernel[(triton.cdiv(queries, chosen["BQ"]), batch * heads)](
-        query, key, value, bias, mask, output, weight, gradient, inner, to_query, to_bias,
-        *strides(query, key, value, bias, mask, output, gradient, to_query),
-        heads, queries, keys, width, scale, HAS_BIAS=has_bias, **chosen,
-    )  # fmt: skip
-    key_gradient_kernel[(triton.cdiv(keys, chosen["BK"]), batch * heads)](
-        query, key, value, bias, mask, weight, gradient, inner, to_key, to_value,
-        *strides(query, key, value, bias, mask, gradient, to_key, to_value),
-        heads, queries, keys, width, scale, HAS_BIAS=has_bias, **chosen,
-    )  # fmt: skip
+    with torch.cuda.device_of(query):
+        query_gradient_kernel[(batch * heads, triton.cdiv(queries, chosen["BQ"]))](
+            query, key, value, bias, mask, output, weight, gradient, inner, to_query, to_bias,
+            *strides(query, key, value, bias, mask, output, gradient, to_query),
+            heads, queries, keys, width, scale, HAS_BIAS=has_bias, **chosen,
+        )  # fmt: skip
+        key_gradient_kernel[(batch * heads, triton.cdiv(keys, chosen["BK"]))](
+            query, key, value, bias, mask, weight, gradient, inner, to_key, to_value,
+            *strides(query, key, value, bias, mask, gradient, to_key, to_value),
+            heads, queries, keys, width, scale, HAS_BIAS=has_bias, **chosen,
+        )  # fmt: skip
     return to_query, to_key, to_value, to_bias
 
 
@@ -127,22 +129,3 @@ def differentiate(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None,
 
 
 attention.register_autograd(differentiate, setup_context=remember)
-
-
-@attention.register_vmap
-def over_models(info: Any, places: Any, *inputs: Any) -> Any:
-    """Several models at once are a larger batch."""
-    *tensors, scale = inputs
-    folded = [
-        tensor if tensor is None else fold(tensor, place, info.batch_size)
-        for tensor, place in zip(tensors, places, strict=False)
-    ]
-    found = attention(*folded, scale)
-    return tuple(part.unflatten(0, (info.batch_size, -1)) for part in found), (0, 0)
-
-
-def fold(tensor: Tensor, place: int | None, count: int) -> Tensor:
-    """The dimension `place` as part of the first one; without it, the same for all, if it must be said."""
-    if place is None:
-        return tensor if len(tensor) == 1 else tensor.repeat(count, *(1,) * (tensor.dim() - 1))
-    return tensor.movedim(place, 0).flatten(0, 1)

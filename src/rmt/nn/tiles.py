@@ -23,6 +23,12 @@ def visible_scores(
 
 
 @triton.jit
+def head(base, of_batch, of_head, number, heads):
+    """Where the rows of one head of one batch row begin."""
+    return base + (number // heads) * of_batch + (number % heads) * of_head
+
+
+@triton.jit
 def tile(base, row_stride, rows, count, width, BE: tl.constexpr):
     """Rows of a matrix with contiguous columns, (rows, BE), zeros outside of it."""
     column = tl.arange(0, BE)
@@ -47,16 +53,13 @@ def forward_kernel(
     HAS_BIAS: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
     """One tile of queries of one head: its output, and the logarithm of the sum of its weights."""
-    number = tl.program_id(1)
-    b, h = number // heads, number % heads
-    query, key, value = (
-        query + b * query_b + h * query_h,
-        key + b * key_b + h * key_h,
-        value + b * value_b + h * value_h,
-    )
-    bias += b * bias_b + h * bias_h
-    mask += b * mask_b
-    rows = tl.program_id(0) * BQ + tl.arange(0, BQ)
+    number = tl.program_id(0).to(tl.int64)
+    query = head(query, query_b, query_h, number, heads)
+    key = head(key, key_b, key_h, number, heads)
+    value = head(value, value_b, value_h, number, heads)
+    bias = head(bias, bias_b, bias_h, number, heads)
+    mask = head(mask, mask_b, 0, number, heads)
+    rows = tl.program_id(1) * BQ + tl.arange(0, BQ)
     asked = tile(query, query_r, rows, queries, width, BE)
     top = tl.full([BQ], float("-inf"), tl.float32)
     total = tl.zeros([BQ], tl.float32)
@@ -74,7 +77,15 @@ def forward_kernel(
         found = found * kept[:, None] + tl.dot(share.to(rest.dtype), rest)
         total, top = total * kept + tl.sum(share, 1), higher
     total = tl.where(total == 0.0, 1.0, total)
-    put(output + b * output_b + h * output_h, output_r, rows, queries, width, found / total[:, None], BE)
+    put(
+        head(output, output_b, output_h, number, heads),
+        output_r,
+        rows,
+        queries,
+        width,
+        found / total[:, None],
+        BE,
+    )
     tl.store(weight + number * queries + rows, top + tl.log(total), mask=rows < queries)
 
 
@@ -88,19 +99,16 @@ def query_gradient_kernel(
     HAS_BIAS: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
     """One tile of queries: their gradient, their bias's, and ⟨gradient, output⟩ for the keys' kernel."""
-    number = tl.program_id(1)
-    b, h = number // heads, number % heads
-    query, key, value = (
-        query + b * query_b + h * query_h,
-        key + b * key_b + h * key_h,
-        value + b * value_b + h * value_h,
-    )
-    bias += b * bias_b + h * bias_h
-    mask += b * mask_b
-    rows = tl.program_id(0) * BQ + tl.arange(0, BQ)
+    number = tl.program_id(0).to(tl.int64)
+    query = head(query, query_b, query_h, number, heads)
+    key = head(key, key_b, key_h, number, heads)
+    value = head(value, value_b, value_h, number, heads)
+    bias = head(bias, bias_b, bias_h, number, heads)
+    mask = head(mask, mask_b, 0, number, heads)
+    rows = tl.program_id(1) * BQ + tl.arange(0, BQ)
     asked = tile(query, query_r, rows, queries, width, BE)
-    come = tile(gradient + b * gradient_b + h * gradient_h, gradient_r, rows, queries, width, BE)
-    made = tile(output + b * output_b + h * output_h, output_r, rows, queries, width, BE)
+    come = tile(head(gradient, gradient_b, gradient_h, number, heads), gradient_r, rows, queries, width, BE)
+    made = tile(head(output, output_b, output_h, number, heads), output_r, rows, queries, width, BE)
     product = tl.sum(come.to(tl.float32) * made.to(tl.float32), 1)
     tl.store(inner + number * queries + rows, product, mask=rows < queries)
     weights = tl.load(weight + number * queries + rows, mask=rows < queries, other=0.0)
@@ -119,7 +127,15 @@ def query_gradient_kernel(
             place = to_bias + (number * queries + rows)[:, None] * keys + columns[None, :]
             tl.store(place, change, mask=inside)
         found += tl.dot(change, known)
-    put(to_query + b * to_query_b + h * to_query_h, to_query_r, rows, queries, width, found * scale, BE)
+    put(
+        head(to_query, to_query_b, to_query_h, number, heads),
+        to_query_r,
+        rows,
+        queries,
+        width,
+        found * scale,
+        BE,
+    )
 
 
 @triton.jit
@@ -132,19 +148,14 @@ def key_gradient_kernel(
     HAS_BIAS: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
     """One tile of keys of one head: their gradient and that of their values."""
-    number = tl.program_id(1)
-    b, h = number // heads, number % heads
-    query, key, value = (
-        query + b * query_b + h * query_h,
-        key + b * key_b + h * key_h,
-        value + b * value_b + h * value_h,
-    )
-    bias, mask, gradient = (
-        bias + b * bias_b + h * bias_h,
-        mask + b * mask_b,
-        gradient + b * gradient_b + h * gradient_h,
-    )
-    columns = tl.program_id(0) * BK + tl.arange(0, BK)
+    number = tl.program_id(0).to(tl.int64)
+    query = head(query, query_b, query_h, number, heads)
+    key = head(key, key_b, key_h, number, heads)
+    value = head(value, value_b, value_h, number, heads)
+    bias = head(bias, bias_b, bias_h, number, heads)
+    mask = head(mask, mask_b, 0, number, heads)
+    gradient = head(gradient, gradient_b, gradient_h, number, heads)
+    columns = tl.program_id(1) * BK + tl.arange(0, BK)
     known = tile(key, key_r, columns, keys, width, BE)
     kept = tile(value, value_r, columns, keys, width, BE)
     found_key, found_value = tl.zeros([BK, BE], tl.float32), tl.zeros([BK, BE], tl.float32)
@@ -161,5 +172,15 @@ def key_gradient_kernel(
         found_value += tl.dot(tl.trans(share.to(come.dtype)), come)
         change = share * (tl.dot(come, tl.trans(kept)) - product[:, None])
         found_key += tl.dot(tl.trans(change.to(asked.dtype)), asked)
-    put(to_key + b * to_key_b + h * to_key_h, to_key_r, columns, keys, width, found_key * scale, BE)
-    put(to_value + b * to_value_b + h * to_value_h, to_value_r, columns, keys, width, found_value, BE)
+    put(
+        head(to_key, to_key_b, to_key_h, number, heads), to_key_r, columns, keys, width, found_key * scale, BE
+    )
+    put(
+        head(to_value, to_value_b, to_value_h, number, heads),
+        to_value_r,
+        columns,
+        keys,
+        width,
+        found_value,
+        BE,
+    )

@@ -151,7 +151,7 @@ class Stream:
         return {
             f"stream.{index}.{name}": tensor
             for index, state in self.incoming.items()
-            for name, tensor in zip(names(state), flat(state), strict=True)
+            for name, tensor in zip(names(state), state.flat(), strict=True)
         }
 
     def load_state_dict(self, saved: dict[str, Tensor], number: int) -> None:
@@ -161,19 +161,9 @@ class Stream:
         self.past = [self.segment(place) for place in range(number * self.new - past, number * self.new)]
         device = empty.cached.device
         self.incoming = {
-            index: unflat([saved[f"stream.{index}.{name}"].to(device) for name in names(empty)])
+            index: State.of(*(saved[f"stream.{index}.{name}"].to(device) for name in names(empty)))
             for index in range(past + 1)
         }
-
-
-def flat(state: State) -> list[Tensor]:
-    """The tensors of a state."""
-    return [state.memory, state.cached, *state.cache]
-
-
-def unflat(tensors: list[Tensor]) -> State:
-    """The state of its tensors."""
-    return State(tensors[0], tuple(tensors[2:]), tensors[1])
 
 
 def names(state: State) -> list[str]:

@@ -18,7 +18,6 @@ from rmt.core.state import State
 from rmt.tasks.segments import Segment
 from rmt.train.bptt import Plan, Window, replay
 from rmt.train.config import RunConfig
-from rmt.train.feed import flat, unflat
 from rmt.train.objective import Score, score
 from rmt.train.parallel import sum_gradients, whole
 
@@ -120,14 +119,14 @@ class Learner(NamedTuple):
             share = segments[index].loss_mask.sum((-2, -1))
             return scores[-1].loss + self.config.train.memory_loss * output.memory_loss * share
 
-        incoming = {0: unflat(list(state))}
+        incoming = {0: State.of(*state)}
         plan = Plan(kind.windows, checkpoint=self.config.bptt.checkpoint)
         read = partial(self.read, capacities=kind.capacities)
         for unrolled in replay(read, segments, incoming, loss_of, plan, [quiet(part) for part in segments]):
             self.fabric.backward((unrolled.loss / total).sum())
         losses, correct = zip(*scores, strict=True)
         loss = torch.stack([one.detach() for one in losses]).sum(0) / total
-        return loss, torch.stack(correct).sum(0), *flat(incoming[len(segments)])
+        return loss, torch.stack(correct).sum(0), *incoming[len(segments)].flat()
 
 
 def clip_alone(parameters: list[Tensor], largest: float) -> Tensor:

@@ -37,7 +37,8 @@ class Stack:
         first = trainers[0]
         self.config, self.fast = first.config, first.fast
         with torch.device("meta"):
-            self.model = SegmentModel(self.config.model)  # how to read; it has no parameters of its own
+            # how to read: it has no parameters of its own, but the number format of its tables
+            self.model = SegmentModel(self.config.model).to(first.model.memory.tokens.dtype)
         owners = [dict(trainer.model.named_parameters()) for trainer in trainers]
         self.parameters = {
             name: nn.Parameter(torch.stack([own[name].detach() for own in owners])) for name in owners[0]
@@ -124,14 +125,14 @@ class Stack:
     def release(self) -> None:
         """Give each trainer back what is its own; recordings know only where things were."""
         for trainer in self.trainers:
-            trainer.update.recordings.clear()
+            trainer.update.forget()
             for parameter in trainer.model.parameters():
                 parameter.data = parameter.data.clone()
             for optimizer in trainer.optimizers:
                 for state in optimizer.optimizer.state.values():
                     state.update({name: value.clone() for name, value in state.items()})
         if self.trainers:
-            self.update.recordings.clear()
+            self.update.forget()
 
 
 def read_each(

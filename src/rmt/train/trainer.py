@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from rmt.core.model import Output, SegmentModel
 from rmt.core.recording import Recorder, compile_parts, sent
 from rmt.core.state import State
+from rmt.errors import ConfigError
 from rmt.nn.adaptive import fits
 from rmt.tasks.segments import Segment
 from rmt.tasks.task import Task
@@ -21,7 +22,7 @@ from rmt.train.bptt import Window, enter, forget, skim, windows
 from rmt.train.config import RunConfig
 from rmt.train.curriculum import Curriculum
 from rmt.train.device import device_of
-from rmt.train.feed import Documents, Feed, Piece, Stream, flat, unflat
+from rmt.train.feed import Documents, Feed, Piece, Stream
 from rmt.train.learner import Answer, Kind, Learner, Request, answered, clip_alone, quiet
 from rmt.train.optim import Rate, build_optimizers
 from rmt.train.parallel import gathered, launch, shard
@@ -56,6 +57,8 @@ class Trainer:
         on_gpu = self.fabric.device.type == "cuda"
         if on_gpu:
             torch.set_float32_matmul_precision("high")
+        elif config.compile == "record":
+            raise ConfigError("compile=record has no effect on a CPU; leave it out, or use a GPU")
         if config.threads:
             torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
@@ -132,7 +135,7 @@ class Trainer:
         piece, stop, made = portion.piece, portion.windows[-1].stop, []
         if portion.counted:
             loss, correct, norm, *after = yield self.request(portion)
-            piece.incoming[stop] = unflat(after)
+            piece.incoming[stop] = State.of(*after)
             forget(piece.incoming, portion.windows[0].start)
             self.step += 1
             made.append(Update(loss, correct, portion.counted, norm))
@@ -157,7 +160,7 @@ class Trainer:
         total = torch.tensor(float(portion.counted))
         resets = torch.stack([no_row(part) if part.reset is None else part.reset for part in segments], dim=1)
         columns = [torch.cat(column, dim=1) for column in zip(*(part[:3] for part in segments), strict=True)]
-        entering = flat(enter(piece.incoming, start, self.config.bptt.replay_from))
+        entering = enter(piece.incoming, start, self.config.bptt.replay_from).flat()
         return Request(kind, (total, *columns, resets, *entering))
 
     def answer(self, request: Request) -> Answer:
@@ -171,7 +174,8 @@ class Trainer:
         """Only read up to a segment: there is nothing to learn from what comes before it."""
         newest = max(piece.incoming)
         segments = [self.fabric.to_device(quiet(segment)) for segment in piece.segments[newest:stop]]
-        piece.incoming[stop] = skim(self.read, segments, piece.incoming[newest])
+        with self.uncompiled():
+            piece.incoming[stop] = skim(self.read, segments, piece.incoming[newest])
 
     def capacities(self, segments: list[Segment]) -> tuple[int, ...]:
         """The capacities of an adaptive softmax if they hold all targets, else none: exact without."""
