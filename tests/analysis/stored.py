@@ -1,10 +1,11 @@
 """Small trained models, stored in trained/ with their configuration.
 
 `python -m tests.analysis.stored FOLDER` trains them all anew with `rmt train`, keeps the runs in FOLDER, and
-stores them; a minute for each on one thread.
+stores them; a minute for each on one thread. The last one is made by an example instead.
 """
 
 import json
+import runpy
 import shlex
 import sys
 from pathlib import Path
@@ -35,6 +36,9 @@ MODELS = {
     "reverse-distinct": f"reverse --segments 2 --seed 1 {TWO}",
     "copy-transformer-xl": f"copy --segments 3 --model transformer_xl {TWO}",
 }
+AFTER_COPY = "reverse-after-copy"  # the gallery's size, in half precision
+EXAMPLE = Path(__file__).parent.parent.parent / "examples/reverse_writes_backwards.py"
+AFTER_COPY_SEED = 1
 
 
 class Trained(NamedTuple):
@@ -61,18 +65,26 @@ def arguments(name: str) -> list[str]:
     return ["train", *shlex.split(MODELS[name]), *shlex.split(TINY)]
 
 
-def store(run: Path, name: str) -> None:
-    """Keep the model of a finished run and its configuration."""
+def store(model: SegmentModel, config: RunConfig, name: str) -> None:
+    """Keep a model and its configuration."""
     FOLDER.mkdir(exist_ok=True)
     save_file(
-        {key: tensor.contiguous() for key, tensor in load(run).state_dict().items()},
+        {key: tensor.contiguous() for key, tensor in model.state_dict().items()},
         FOLDER / f"{name}.safetensors",
-        metadata={"config": json.dumps(to_dict(read_config(run)))},
+        metadata={"config": json.dumps(to_dict(config))},
     )
 
 
+def store_after_copy() -> None:
+    """Train and keep the reverse model that was a copy model before."""
+    trainer = runpy.run_path(str(EXAMPLE))["learn"](AFTER_COPY_SEED)
+    store(trainer.model.half(), trainer.config, AFTER_COPY)
+
+
 if __name__ == "__main__":
-    for model in sys.argv[2:] or MODELS:
+    for model in sys.argv[2:] or [*MODELS, AFTER_COPY]:
         place = Path(sys.argv[1]) / model
-        if main([*arguments(model), "--out", str(place)]) == 0:
-            store(place, model)
+        if model == AFTER_COPY:
+            store_after_copy()
+        elif main([*arguments(model), "--out", str(place)]) == 0:
+            store(load(place), read_config(place), model)
