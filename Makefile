@@ -24,7 +24,7 @@ demo: $(INSTALLED) ## train a small model and show its memory at work
 	$(BIN)/rmt demo $(ARGS)
 
 test: $(TEST_INSTALLED) ## run the tests; ARGS='-k bptt' selects some
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 check: $(INSTALLED) ## lint, formatting and types
 	$(BIN)/ruff check .

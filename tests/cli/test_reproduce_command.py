@@ -39,29 +39,22 @@ def test_every_run_of_a_comparison_is_a_command_that_can_be_given(capsys, tmp_pa
         assert "steps: 7" in answer.out
 
 
-def test_a_comparison_is_trained_and_told_as_a_table(capsys, comparison):
+def test_a_run_that_fails_says_why_and_the_others_are_not_trained_again(capsys, comparison):
+    comparison[0] = Run("first", f"{ECHO} --segments 77")
+    answer = rmt(capsys, "reproduce text --workers 2 --device cpu --out runs")
+    assert answer.code == 1
+    assert "first  rmt: segments=77 does not fit" in answer.out
+    assert "second  accuracy" in answer.out
+    written = Path("runs/second/result.json").stat().st_mtime_ns
+    comparison[0] = Run("first", f"{ECHO} --seed 0")
     answer = rmt(capsys, "reproduce text --workers 2 --device cpu --out runs")
     assert answer.code == 0, answer.out + answer.err
     assert "first  accuracy" in answer.out
     assert answer.out.count("(0 to go)") == 1
     assert "(2 seeds)" in answer.out.splitlines()[-1]
     assert json.loads(Path("runs/first/result.json").read_text())["seed"] == 0
-
-
-def test_what_is_finished_is_not_trained_again(capsys, comparison):
-    rmt(capsys, "reproduce text --workers 2 --device cpu --out runs")
-    written = Path("runs/first/result.json").stat().st_mtime_ns
-    assert rmt(capsys, "reproduce text --workers 2 --device cpu --out runs").code == 0
-    assert Path("runs/first/result.json").stat().st_mtime_ns == written
-    assert "already finished" in Path("runs/first.log").read_text()
-
-
-def test_a_run_that_fails_says_why_and_the_others_go_on(capsys, comparison):
-    comparison[0] = Run("first", f"{ECHO} --segments 77")
-    answer = rmt(capsys, "reproduce text --workers 2 --device cpu --out runs")
-    assert answer.code == 1
-    assert "first  rmt: segments=77 does not fit" in answer.out
-    assert "second  accuracy" in answer.out
+    assert Path("runs/second/result.json").stat().st_mtime_ns == written
+    assert "already finished" in Path("runs/second.log").read_text()
 
 
 def test_no_time_is_no_result_and_nothing_left_running(capsys, comparison):
