@@ -87,7 +87,7 @@ class Reader:
         else:
             output = self.model.read(tokens, self.state, ragged)
             hidden, state = output.hidden, output.state
-        require_finite(hidden[exists.to(self.device)], "hidden states")
+        require_finite(hidden if ragged is None else hidden[exists.to(self.device)], "hidden states")
         require_finite(state.memory, "memory tokens")
         self.state, self.current = state, self.current & (take == 0)
         return hidden
