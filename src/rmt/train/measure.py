@@ -45,7 +45,13 @@ def measure(
         segment_length(task.total_length, config.task.segments),
         split=split,
         samples=samples,
-        batch=batch or (2500 if on_gpu else 500),
+        batch=batch or rows_at_once(task, on_gpu),
         thorough=thorough,
         progress=progress,
     )
+
+
+def rows_at_once(task: Task, on_gpu: bool) -> int:
+    """Sequences whose logits fit: at most 2 GiB of them on a GPU, half a GiB elsewhere."""
+    most, logits = (2500, 1 << 29) if on_gpu else (500, 1 << 27)
+    return min(most, max(1, logits // (task.total_length * task.vocabulary)))
