@@ -98,3 +98,13 @@ def test_an_evaluation_of_a_short_text_counts_real_tokens(tmp_path, monkeypatch)
     row = measure.evaluation("mine", config, build_task(config.task), 500)
     lane = 400 * 10 // 12 // 4 - 1  # tokens to predict
     assert row.tokens * -(-lane // 6) == pytest.approx(4 * lane)
+
+
+def test_many_seeds_at_once_are_a_row_with_the_work_of_all(monkeypatch):
+    monkeypatch.setitem(measure.PRODUCT, "cpu", (16, torch.float32))
+    bptt = {"depth": 1, "schedule": "chunked"}
+    config = resolve({"task": {"name": "copy", "length": 4, "segments": 4}, "bptt": bptt, "device": "cpu"})
+    task = build_task(config.task)
+    row, asked = measure.together("mine", replace(config, compile="off"), task, 1, 3), work(config, task)
+    assert row.way == "3 seeds"
+    assert (row.tokens, row.flops) == (3 * asked.tokens / 2, 3 * asked.flops / 2)

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from rmt.train.config import RunConfig
 from rmt.train.ensemble import Ensemble
-from rmt.train.learner import Request
 from rmt.train.loop import Loop
 from rmt.train.snapshots import snapshot
 from rmt.train.stack import Stack
@@ -46,29 +45,14 @@ def stacked(trainers: list[Trainer]) -> Iterator[Stack]:
     stack.release()
 
 
-def updates_of(trainers: list[Trainer], stack: Stack) -> list[Update]:
+def updates_of(stack: Stack) -> list[Update]:
     """The updates from the next piece of data, those of all seeds at one step in a row."""
-    made: list[Update] = []
-    for portions in zip(*(trainer.portions() for trainer in trainers), strict=True):
-        pairs = zip(trainers, portions, strict=True)
-        learning = [trainer.learn(portion) for trainer, portion in pairs]
-        requests = [first(one) for one in learning]
-        if not isinstance(requests[0], Request):
-            continue  # there was nothing to learn
-        for one, answer in zip(learning, stack.answer(requests), strict=True):
-            with pytest.raises(StopIteration) as end:
-                one.send(answer)
-            made += end.value.value
-    return made
-
-
-def first(learning: Any) -> Request | None:
-    return next(learning, None)
+    return [update for step in zip(*stack.updates(), strict=True) for update in step]
 
 
 def updates_together(trainers: list[Trainer]) -> list[Update]:
     with stacked(trainers) as stack:
-        return updates_of(trainers, stack)
+        return updates_of(stack)
 
 
 def assert_as_alone(config: RunConfig, batches: int) -> Tensor:
@@ -77,7 +61,7 @@ def assert_as_alone(config: RunConfig, batches: int) -> Tensor:
     norms = []
     with stacked(together) as stack:
         for _ in range(batches):
-            made = updates_of(together, stack)
+            made = updates_of(stack)
             expected = [list(trainer.updates()) for trainer in alone]
             for place, one in enumerate(made):
                 twin = expected[place % SEEDS][place // SEEDS]

@@ -95,7 +95,7 @@ def test_a_compiled_reading_is_one_graph_and_changes_nothing():
     alone, together = trainers_of(config), trainers_of(config)
     with stacked(together) as stack:
         stack.reading = torch.compile(read_each, dynamic=False, fullgraph=True, backend="eager")
-        made = updates_of(together, stack)
+        made = updates_of(stack)
     for update, trainer in zip(made, alone, strict=True):
         (expected,) = trainer.updates()
         assert_same((update.loss, update.norm), (expected.loss, expected.norm), tolerance=1e-10)
@@ -112,7 +112,7 @@ def test_recorded_updates_of_seeds_are_those_of_each_alone(model, optimizer):
     together = trainers_of(double(compile="auto", **settings))
     with stacked(together) as stack:
         for _ in range(5):
-            for update, trainer in zip(updates_of(together, stack), alone, strict=True):
+            for update, trainer in zip(updates_of(stack), alone, strict=True):
                 (expected,) = trainer.updates()
                 tolerance = 1e-8 if optimizer == "adamw" else 1e-2  # Muon is in bfloat16 there
                 torch.testing.assert_close(update.loss, expected.loss, rtol=tolerance, atol=tolerance)
@@ -141,7 +141,7 @@ def test_dropout_is_drawn_anew_for_every_seed():
 def test_no_gradient_is_left_behind_for_the_next_update():
     trainers = trainers_of(double())
     with stacked(trainers) as stack:
-        updates_of(trainers, stack)
+        updates_of(stack)
         assert all(parameter.grad is None for parameter in stack.parameters.values())
 
 

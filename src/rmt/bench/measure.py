@@ -8,12 +8,12 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -120,16 +120,7 @@ def together(name: str, config: RunConfig, task: Task | Text, steps: int, seeds:
     device, stack = trainers[0].fabric.device, Stack(trainers)
 
     def batch() -> int:
-        updates, nothing = 0, [None] * seeds
-        for portions in zip(*(trainer.portions() for trainer in trainers), strict=True):
-            lives = [trainer.learn(portion) for trainer, portion in zip(trainers, portions, strict=True)]
-            counted = portions[0].counted > 0
-            answers: Sequence[Any] = stack.answer([next(life) for life in lives]) if counted else nothing
-            updates += counted
-            for life, answer in zip(lives, answers, strict=True):
-                with suppress(StopIteration):
-                    life.send(answer)
-        return updates
+        return len(stack.updates()[0])
 
     for _ in range(WARM_UP):
         batch()

@@ -27,9 +27,8 @@ class Output(NamedTuple):
 
     logits: Tensor  # (B, L, V); (B, L, 0) from an adaptive softmax that was given targets
     state: State
-    attention: tuple[
-        Tensor, ...
-    ] = ()  # N × (B, H, Q, K), only if asked for; Q = M in a last layer that only writes
+    # N × (B, H, Q, K), only if asked for; of a last layer that only writes, (B, H, M, K)
+    attention: tuple[Tensor, ...] = ()
     losses: Tensor | None = None  # (B, L), only if targets were given
     memory_loss: Tensor | None = None  # (), of memory that predicts, only if targets were given
 

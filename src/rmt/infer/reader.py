@@ -80,9 +80,9 @@ class Reader:
 
     def read_whole(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
         """A whole segment in each row that takes one, and nothing in the others."""
-        if ragged is None:
+        if ragged is None and tokens.is_cuda and isinstance(self.model, SegmentModel):
             before = (part.contiguous() for part in self.state.flat())
-            hidden, *after = recorder_of(self.model)(None, tokens, *before)
+            hidden, *after = recorder_of(self.model)(places(self.model), tokens, *before)
             state = State.of(*after)
         else:
             output = self.model.read(tokens, self.state, ragged)
@@ -132,18 +132,22 @@ class Reader:
         return None if bool((take == width).all()) else take.to(self.device)
 
 
-def recorder_of(model: Any) -> Recorder:
+def recorder_of(model: SegmentModel) -> Recorder:
     """What reads whole segments, for all sessions of a model: a recording holds the memory of a segment."""
     if model not in RECORDERS:
         weak = weakref.ref(model)  # the recorder lives as long as the model, not the other way round
 
-        def full(_: None, tokens: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-            output: Any = weak().read(tokens, State.of(*state), None)  # type: ignore[union-attr]
+        def full(_: tuple[int, ...], tokens: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+            output: Any = weak().read(tokens, State.of(*state))  # type: ignore[union-attr]
             return output.hidden, *output.state.flat()
 
-        native = isinstance(model, SegmentModel)
-        RECORDERS[model] = Recorder(full, native and next(model.parameters()).is_cuda)
+        RECORDERS[model] = Recorder(full, enabled=True)
     return RECORDERS[model]
+
+
+def places(model: SegmentModel) -> tuple[int, ...]:
+    """Where the parameters lie: a model that was moved or cast must not be read as it was recorded."""
+    return tuple(parameter.data_ptr() for parameter in model.parameters())
 
 
 @contextmanager

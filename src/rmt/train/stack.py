@@ -21,7 +21,7 @@ from rmt.core.state import State
 from rmt.tasks.segments import Segment
 from rmt.train.learner import Answer, Kind, Learner, Request
 from rmt.train.optim import build_optimizers
-from rmt.train.trainer import Trainer
+from rmt.train.trainer import Trainer, Update
 
 COMPILED = 64  # readings: with a reset or without, with targets or without, for every number of seeds
 
@@ -68,6 +68,22 @@ class Stack:
         outputs = self.update(self.kind([request.kind for request in requests]), *inputs)
         self.share_states()
         return list(zip(*(output.unbind(0) for output in outputs), strict=True))
+
+    def updates(self) -> list[list[Update]]:
+        """Train every trainer on its next piece of data; the updates of each."""
+        made: list[list[Update]] = [[] for _ in self.trainers]
+        for portions in zip(*(trainer.portions() for trainer in self.trainers), strict=True):
+            lives = [one.learn(portion) for one, portion in zip(self.trainers, portions, strict=True)]
+            counted = portions[0].counted > 0
+            answers: Sequence[Any] = (
+                self.answer([next(life) for life in lives]) if counted else [None] * len(made)
+            )
+            for mine, life, answer in zip(made, lives, answers, strict=True):
+                try:
+                    life.send(answer)
+                except StopIteration as end:
+                    mine += end.value
+        return made
 
     def kind(self, kinds: list[Kind]) -> Kind:
         """The kind of all; targets that find no slot in an adaptive softmax give every position one."""
