@@ -101,7 +101,8 @@ KERNELS = ("tiles.py", "kernel.py")  # looked at on a GPU only
 def test_the_paper_needs_torch_only(folder):
     for file in (SOURCE / folder).rglob("*.py"):
         outside = {module.split(".")[0] for module in imports(file)} - {"rmt", *sys.stdlib_module_names}
-        assert outside <= ({"torch", "triton"} if file.name in KERNELS else {"torch"})
+        is_kernel = file.name in KERNELS or file.parent.name == "fast"
+        assert outside <= ({"torch", "triton"} if is_kernel else {"torch"})
 
 
 @over([file for file in FILES if folder_of(file) != "cli"])

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from rmt.core.spans import Spans
 from rmt.nn.attention import KeyValue, eager, fused
 from rmt.nn.positions import shift
 
@@ -68,7 +69,7 @@ def test_fused_attention_in_half_precision_is_naive_attention(
 ) -> None:
     torch.manual_seed(0)
     query, key, value = rows(2, queries, width), rows(2, keys, width), rows(2, keys, width)
-    bias = shift(made(2, 2, queries, keys + queries + 1), keys) if biased else made().detach() * 0
+    bias = shift(made(2, 2, queries, keys + queries + 1), keys) if biased else torch.zeros((), device=DEVICE)
     mask = (torch.rand(2, 1, queries, keys, device=DEVICE) > 0.4).logical_or(
         torch.eye(keys, dtype=torch.bool, device=DEVICE)[keys - queries :]
     )
@@ -81,3 +82,28 @@ def test_fused_attention_in_half_precision_is_naive_attention(
     theirs = torch.autograd.grad(naive, inputs, gradient)
     for one, other in zip(mine, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=5e-2, atol=5e-2)
+
+
+@pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
+def test_bounds_leave_out_only_what_nobody_sees(biased: bool) -> None:
+    from rmt.nn.kernel import attend, attend_gradient, bounds
+
+    torch.manual_seed(0)
+    mask = Spans(cache=0, read=10, tokens=128, write=10).mask(device=torch.device(DEVICE))
+    length = len(mask)
+    query, key, value = (rows(2, length, 16).detach() for _ in range(3))
+    bias = made(2, 2, length, length).detach() if biased else None
+    limits = bounds(mask, 16)
+    assert limits.stops.tolist() == [64, 128, 148]
+    assert limits.starts.tolist() == [0, 64, 128]
+    found = []
+    for chosen in (None, limits):
+        output = torch.zeros_like(query)
+        weight = attend(query, key, value, bias, mask[None], 0.25, output, chosen)
+        gradients = [torch.zeros_like(one) for one in (query, key, value)]
+        to_bias = torch.zeros_like(bias) if bias is not None else None
+        given = (query.flip(2), query, key, value, bias, mask[None], output, weight, 0.25)
+        attend_gradient(*given, *gradients, to_bias, chosen)
+        found.append([output, weight, *gradients, *([] if to_bias is None else [to_bias])])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)

@@ -33,6 +33,7 @@ from rmt.train.trainer import Trainer
 
 BLOCKS = 5
 WARM_UP = 6  # batches that compile, record and fill caches
+RECORDING = 4  # segments
 Way = Literal["off", "record", "auto"]
 WAYS: dict[Way, str] = {
     "off": "eager",
@@ -130,7 +131,7 @@ def together(name: str, config: RunConfig, task: Task | Text, steps: int, seeds:
 
 
 def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
-    """Perplexity as `rmt evaluate` computes it, a segment being a step."""
+    """Perplexity as `rmt evaluate` computes it, a segment being a step; the first few record it."""
     device = torch.device(device_of(config.device))
     length, batch = config.task.segment_length, config.train.evaluate_batch or config.train.batch
     count, cutoffs = ceil(steps / BLOCKS), config.model.cutoffs
@@ -140,12 +141,20 @@ def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
 
     half = config.precision == "bf16-mixed"
 
-    def read() -> int:
-        perplexity(model, lanes, length, half=half)
-        return lanes.segments(length)
+    def seconds() -> float:
+        start, skipped = time.perf_counter(), 0
 
-    read()
-    times, peak = block_times(read, steps, device), peak_memory(device)
+        def watch(done: int, count: int) -> None:
+            nonlocal start, skipped
+            if done == RECORDING < count:
+                wait(device)
+                start, skipped = time.perf_counter(), done
+
+        perplexity(model, lanes, length, watch, half)
+        return (time.perf_counter() - start) / (lanes.segments(length) - skipped)
+
+    seconds()
+    times, peak = [seconds() for _ in range(BLOCKS)], peak_memory(device)
     tokens = lanes.predicted / lanes.segments(length)
     cost = forward(config.model, length, batch, shares(text, cutoffs))
     flops = cost.whole * tokens / (batch * length)

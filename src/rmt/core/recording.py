@@ -18,14 +18,17 @@ KEPT = 4  # recordings
 WIDE = 256  # from this width on, layers are compiled one by one: as fast, and sooner done
 
 
-def compile_parts(model: SegmentModel) -> None:
-    """Compile a narrow model's segment as a whole, whose time goes into launches; or a wide one's layers."""
+def compile_parts(model: SegmentModel, whole: bool = True) -> None:
+    """Compile a narrow model's segment as a whole, whose time goes into launches; or a wide one's layers.
+
+    Without the `whole`, only what comes behind the layers.
+    """
     if not has_triton():
         return
-    if model.config.width < WIDE:
+    if whole and model.config.width < WIDE:
         model.compile(dynamic=False)
         return
-    for layer in model.backbone.layers:
+    for layer in model.backbone.layers if whole else ():
         layer.compile(dynamic=False)
     model.embedding.scored = torch.compile(model.embedding.scored, dynamic=False)  # type: ignore[method-assign]
 

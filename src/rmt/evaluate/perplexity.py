@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from copy import copy
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from rmt.core.cache import Cache
 from rmt.core.model import SegmentModel
 from rmt.core.recording import Recorder, sent
+from rmt.core.serving import served
 from rmt.core.state import State
 from rmt.infer.reader import reading
 from rmt.tasks.lanes import Lanes
@@ -32,14 +34,17 @@ def perplexity(
     `half`, products are in bfloat16. On a GPU a segment is recorded once and replayed.
     """
     count = lanes.segments(length)
+    device = next(model.parameters()).device
 
     def read(_: None, tokens: Tensor, targets: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         output = model(tokens, State.of(*state), targets=targets)
         assert output.losses is not None
         return output.losses.double().sum(), *output.state.flat()
 
-    device = next(model.parameters()).device
-    with reading(model), torch.autocast(device.type, torch.bfloat16, enabled=half):
+    with ExitStack() as open_parts:
+        open_parts.enter_context(reading(model))
+        open_parts.enter_context(torch.autocast(device.type, torch.bfloat16, enabled=half))
+        open_parts.enter_context(served(model, half and device.type == "cuda", learns=False) or nullcontext())
         carried = [tensor.contiguous() for tensor in model.initial_state(lanes.batch).flat()]
         # an adaptive softmax looks at how many rare words there are
         segment = Recorder(read, device.type == "cuda" and not model.config.cutoffs)

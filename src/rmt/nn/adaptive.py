@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rmt.errors import ConfigError
+from rmt.nn.embedding import found
+from rmt.nn.fast.lookup import Held
 from rmt.nn.linear import linear
 
 NO_TARGET = -100  # cross-entropy and its gradient are zero here
@@ -100,12 +102,15 @@ class SharedTable(nn.Module):
         self.sizes = sizes
         self.weight = nn.Parameter(torch.empty(sum(sizes), width))
         self.bias = nn.Parameter(torch.zeros(sum(sizes)))
+        self.held: Held | None = None
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return F.embedding(tokens, self.weight)
+        return found(self, tokens)
 
     def rows(self) -> list[Rows]:
         """The rows of every cluster; one split, so that the table's gradient is made once."""
+        if self.held is not None and self.held.weight.dim() == 2:
+            return [Rows(*rows) for rows in self.held.slices(self.sizes)]
         weights, biases = self.weight.split(self.sizes), self.bias.split(self.sizes)
         return [Rows(*rows) for rows in zip(weights, biases, strict=True)]
 

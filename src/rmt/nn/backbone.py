@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from rmt.nn.attention import Attend, Attention, KeyValue, fused
 from rmt.nn.axis import Axis
+from rmt.nn.fast.encode import Call, Encode
+from rmt.nn.fast.prepared import Prepared, Sizes
 from rmt.nn.layer import Layer
 from rmt.nn.positions import SCHEMES
 
@@ -53,6 +55,8 @@ class Backbone(nn.Module):
         )
         self.final_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
         self.dropout = nn.Dropout(dropout)
+        self.sizes = Sizes(layers, width, heads, head_width, inner_width, positions)
+        self.prepared: Prepared | None = None  # while it is set, whole segments are encoded by it
 
     def forward(
         self,
@@ -67,6 +71,10 @@ class Backbone(nn.Module):
 
         With `last`, only so many rows at the end come out of the last layer.
         """
+        if self.prepared is not None and attend is fused and axis.mask.dim() == 2 and not past:
+            wanted = x.shape[1] if last is None else last
+            hidden: Tensor = Encode.apply(x, Call(self.prepared, axis, wanted)) if wanted else x[:, :0]
+            return Encoded(hidden, (), (), ())
         table = self.positions(axis)
         if not past:
             past = tuple(layer.remember(h, table) for layer, h in zip(self.layers, cache, strict=True))

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rmt.nn.fast.lookup import Held
 from rmt.nn.linear import linear
+
+
+def found(table: Any, tokens: Tensor) -> Tensor:
+    """The rows of tokens in a module's table."""
+    if table.held is not None:
+        rows: Tensor = table.held.rows(table.weight, tokens)
+        return rows
+    return F.embedding(tokens, table.weight)
 
 
 class TiedEmbedding(nn.Module):
@@ -18,9 +28,10 @@ class TiedEmbedding(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocabulary, width))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
+        self.held: Held | None = None
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return F.embedding(tokens, self.weight) * math.sqrt(self.weight.shape[1])
+        return found(self, tokens) * math.sqrt(self.weight.shape[1])
 
     def logits(self, hidden: Tensor) -> Tensor:
         return linear(hidden, self.weight, self.bias)

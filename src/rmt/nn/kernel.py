@@ -8,19 +8,40 @@ positions come as a view of what a product wrote.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 from torch import Tensor
+from torch.nn import functional as F
 
-from rmt.nn.tiles import forward_kernel, key_gradient_kernel, query_gradient_kernel
+from rmt.nn.tiles import forward_kernel, gradient_kernel, key_gradient_kernel, query_gradient_kernel
+
+
+class Bounds(NamedTuple):
+    """What a mask leaves to be looked at; for tiles of `sizes`."""
+
+    stops: Tensor  # for each tile of queries, where the keys that it sees end
+    starts: Tensor  # for each tile of keys, where the queries begin that see it
 
 
 def sizes(length: int, width: int) -> dict[str, Any]:
     """Tiles for rows of this length: one where it fits, else 64 × 64."""
     rows = min(64, max(16, triton.next_power_of_2(length)))
-    return {"BQ": rows, "BK": rows, "BE": max(16, triton.next_power_of_2(width)), "num_warps": 4}
+    columns = max(16, triton.next_power_of_2(width))
+    return {"BQ": rows, "BK": rows, "BE": columns, "num_warps": 4 if rows == 64 else 2}
+
+
+def bounds(mask: Tensor, width: int) -> Bounds:
+    """The bounds of a mask (Q, K) for heads of this width; whole tiles that nobody sees are left out."""
+    queries, keys = mask.shape
+    rows = sizes(keys, width)["BQ"]
+    tiles = (
+        F.pad(mask, (0, -keys % rows, 0, -queries % rows)).unflatten(1, (-1, rows)).unflatten(0, (-1, rows))
+    )
+    seen = tiles.any(3).any(1)  # (tiles of queries, tiles of keys)
+    last = seen.shape[1] - seen.flip(1).int().argmax(1)
+    return Bounds((last * rows).clamp(max=keys).int(), (seen.int().argmax(0) * rows).int())
 
 
 def strides(*tensors: Tensor) -> tuple[int, ...]:
@@ -38,27 +59,90 @@ def like(tensor: Tensor) -> Tensor:
     return tensor.new_empty(tensor.transpose(1, 2).shape).transpose(1, 2)
 
 
-@torch.library.custom_op("rmt::attention", mutates_args=())
-def attention(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, mask: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
-    """softmax(scale · query keyᵀ + bias) value over the visible keys: (B, H, Q, E), and log-sums (B, H, Q).
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    mask: Tensor,
+    scale: float,
+    output: Tensor,
+    bounds: Bounds | None = None,
+) -> Tensor:
+    """Write softmax(scale · query keyᵀ + bias) value to `output`, (B, H, Q, E); log-sums (B, H, Q).
 
-    `bias` is (B, H, Q, K), `mask` (B or 1, Q, K) true where a key is visible.
+    `bias` is (B, H, Q, K), `mask` (B or 1, Q, K) true where a key is visible, `bounds` those of one for all.
     """
     query, key, value, mask = map(rowwise, (query, key, value, mask))
     bias = query if bias is None else rowwise(bias)
     batch, heads, queries, width = query.shape
-    output, weight = like(query), query.new_empty(query.shape[:3], dtype=torch.float32)
+    weight = query.new_empty(query.shape[:3], dtype=torch.float32)
     mask = mask.expand(batch, -1, -1)
     chosen = sizes(key.shape[2], width)
     with torch.cuda.device_of(query):
         forward_kernel[(batch * heads, triton.cdiv(queries, chosen["BQ"]))](
-            query, key, value, bias, mask, output, weight,
-            *strides(query, key, value, bias, mask, output),
-            heads, queries, key.shape[2], width, scale, HAS_BIAS=bias is not query, **chosen,
+            query, key, value, bias, mask, bounds.stops if bounds else mask, output, weight,
+            *strides(query, key, value, bias, mask, output), heads, queries, key.shape[2], width, scale,
+            HAS_BIAS=bias is not query, BOUNDED=bounds is not None, **chosen,
         )  # fmt: skip
-    return output, weight
+    return weight
+
+
+def attend_gradient(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    mask: Tensor,
+    output: Tensor,
+    weight: Tensor,
+    scale: float,
+    to_query: Tensor,
+    to_key: Tensor,
+    to_value: Tensor,
+    to_bias: Tensor | None,
+    bounds: Bounds | None = None,
+) -> None:
+    """Write the gradients of query, key, value and bias, if there is one."""
+    gradient, query, key, value, mask = map(rowwise, (gradient, query, key, value, mask))
+    if bias is None:
+        bias = to_bias = query
+    bias, has_bias = rowwise(bias), bias is not query
+    batch, heads, queries, width = query.shape
+    keys, mask = key.shape[2], mask.expand(batch, -1, -1)
+    chosen = sizes(keys, width)
+    fixed: Any = {"HAS_BIAS": has_bias, **chosen}
+    stops, starts = bounds or (mask, mask)
+    counts = (heads, queries, keys, width, scale)
+    with torch.cuda.device_of(query):
+        if max(queries, keys) <= chosen["BK"]:
+            gradient_kernel[(batch * heads,)](
+                query, key, value, bias, mask, weight, gradient, to_query, to_key, to_value, to_bias,
+                *strides(query, key, value, bias, mask, gradient, to_query, to_key, to_value, to_bias),
+                *counts, **fixed,
+            )  # fmt: skip
+            return
+        inner, fixed["BOUNDED"] = torch.empty_like(weight), bounds is not None
+        query_gradient_kernel[(batch * heads, triton.cdiv(queries, chosen["BQ"]))](
+            query, key, value, bias, mask, stops, output, weight, gradient, inner, to_query, to_bias,
+            *strides(query, key, value, bias, mask, output, gradient, to_query, to_bias),
+            *counts, **fixed,
+        )  # fmt: skip
+        key_gradient_kernel[(batch * heads, triton.cdiv(keys, chosen["BK"]))](
+            query, key, value, bias, mask, starts, weight, gradient, inner, to_key, to_value,
+            *strides(query, key, value, bias, mask, gradient, to_key, to_value),
+            *counts, **fixed,
+        )  # fmt: skip
+
+
+@torch.library.custom_op("rmt::attention", mutates_args=())
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, mask: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """What `attend` writes, and what it returns."""
+    output = like(query)
+    return output, attend(query, key, value, bias, mask, scale, output)
 
 
 @attention.register_fake
@@ -79,26 +163,10 @@ def attention_gradient(
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of query, key, value and bias (empty if there is none)."""
-    gradient, query, key, value, mask = map(rowwise, (gradient, query, key, value, mask))
-    bias = query if bias is None else rowwise(bias)
-    batch, heads, queries, width = query.shape
-    keys, has_bias = key.shape[2], bias is not query
-    to_query, to_key, to_value = like(query), like(key), like(value)
-    to_bias = query.new_empty((batch, heads, queries, keys) if has_bias else (0,))
-    inner, mask = torch.empty_like(weight), mask.expand(batch, -1, -1)
-    chosen = sizes(keys, width)
-    with torch.cuda.device_of(query):
-        query_gradient_kernel[(batch * heads, triton.cdiv(queries, chosen["BQ"]))](
-            query, key, value, bias, mask, output, weight, gradient, inner, to_query, to_bias,
-            *strides(query, key, value, bias, mask, output, gradient, to_query),
-            heads, queries, keys, width, scale, HAS_BIAS=has_bias, **chosen,
-        )  # fmt: skip
-        key_gradient_kernel[(batch * heads, triton.cdiv(keys, chosen["BK"]))](
-            query, key, value, bias, mask, weight, gradient, inner, to_key, to_value,
-            *strides(query, key, value, bias, mask, gradient, to_key, to_value),
-            heads, queries, keys, width, scale, HAS_BIAS=has_bias, **chosen,
-        )  # fmt: skip
-    return to_query, to_key, to_value, to_bias
+    to_bias = query.new_empty((0,) if bias is None else bias.shape)
+    found = like(query), like(key), like(value), to_bias
+    attend_gradient(gradient, query, key, value, bias, mask, output, weight, scale, *found)
+    return found
 
 
 @attention_gradient.register_fake

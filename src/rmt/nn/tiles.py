@@ -46,11 +46,11 @@ def put(base, row_stride, rows, count, width, values, BE: tl.constexpr):
 
 @triton.jit
 def forward_kernel(
-    query, key, value, bias, mask, output, weight,
+    query, key, value, bias, mask, bounds, output, weight,
     query_b, query_h, query_r, key_b, key_h, key_r, value_b, value_h, value_r,
     bias_b, bias_h, bias_r, mask_b, mask_r, output_b, output_h, output_r,
     heads, queries, keys, width, scale,
-    HAS_BIAS: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
+    HAS_BIAS: tl.constexpr, BOUNDED: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
     """One tile of queries of one head: its output, and the logarithm of the sum of its weights."""
     number = tl.program_id(0).to(tl.int64)
@@ -64,7 +64,8 @@ def forward_kernel(
     top = tl.full([BQ], float("-inf"), tl.float32)
     total = tl.zeros([BQ], tl.float32)
     found = tl.zeros([BQ, BE], tl.float32)
-    for first in range(0, keys, BK):
+    stop = tl.load(bounds + tl.program_id(1)) if BOUNDED else keys
+    for first in range(0, stop, BK):
         columns = first + tl.arange(0, BK)
         known = tile(key, key_r, columns, keys, width, BE)
         scores = visible_scores(
@@ -91,12 +92,12 @@ def forward_kernel(
 
 @triton.jit
 def query_gradient_kernel(
-    query, key, value, bias, mask, output, weight, gradient, inner, to_query, to_bias,
+    query, key, value, bias, mask, bounds, output, weight, gradient, inner, to_query, to_bias,
     query_b, query_h, query_r, key_b, key_h, key_r, value_b, value_h, value_r,
     bias_b, bias_h, bias_r, mask_b, mask_r, output_b, output_h, output_r, gradient_b, gradient_h, gradient_r,
-    to_query_b, to_query_h, to_query_r,
+    to_query_b, to_query_h, to_query_r, to_bias_b, to_bias_h, to_bias_r,
     heads, queries, keys, width, scale,
-    HAS_BIAS: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
+    HAS_BIAS: tl.constexpr, BOUNDED: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
     """One tile of queries: their gradient, their bias's, and ⟨gradient, output⟩ for the keys' kernel."""
     number = tl.program_id(0).to(tl.int64)
@@ -113,7 +114,8 @@ def query_gradient_kernel(
     tl.store(inner + number * queries + rows, product, mask=rows < queries)
     weights = tl.load(weight + number * queries + rows, mask=rows < queries, other=0.0)
     found = tl.zeros([BQ, BE], tl.float32)
-    for first in range(0, keys, BK):
+    stop = tl.load(bounds + tl.program_id(1)) if BOUNDED else keys
+    for first in range(0, stop, BK):
         columns = first + tl.arange(0, BK)
         known = tile(key, key_r, columns, keys, width, BE)
         scores = visible_scores(
@@ -124,8 +126,8 @@ def query_gradient_kernel(
         change = (share * (back - product[:, None])).to(asked.dtype)
         if HAS_BIAS:
             inside = (rows < queries)[:, None] & (columns < keys)[None, :]
-            place = to_bias + (number * queries + rows)[:, None] * keys + columns[None, :]
-            tl.store(place, change, mask=inside)
+            place = head(to_bias, to_bias_b, to_bias_h, number, heads) + rows[:, None] * to_bias_r
+            tl.store(place + columns[None, :], change, mask=inside)
         found += tl.dot(change, known)
     put(
         head(to_query, to_query_b, to_query_h, number, heads),
@@ -140,12 +142,12 @@ def query_gradient_kernel(
 
 @triton.jit
 def key_gradient_kernel(
-    query, key, value, bias, mask, weight, gradient, inner, to_key, to_value,
+    query, key, value, bias, mask, bounds, weight, gradient, inner, to_key, to_value,
     query_b, query_h, query_r, key_b, key_h, key_r, value_b, value_h, value_r,
     bias_b, bias_h, bias_r, mask_b, mask_r, gradient_b, gradient_h, gradient_r,
     to_key_b, to_key_h, to_key_r, to_value_b, to_value_h, to_value_r,
     heads, queries, keys, width, scale,
-    HAS_BIAS: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
+    HAS_BIAS: tl.constexpr, BOUNDED: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
     """One tile of keys of one head: their gradient and that of their values."""
     number = tl.program_id(0).to(tl.int64)
@@ -159,7 +161,8 @@ def key_gradient_kernel(
     known = tile(key, key_r, columns, keys, width, BE)
     kept = tile(value, value_r, columns, keys, width, BE)
     found_key, found_value = tl.zeros([BK, BE], tl.float32), tl.zeros([BK, BE], tl.float32)
-    for first in range(0, queries, BQ):
+    start = tl.load(bounds + tl.program_id(1)) if BOUNDED else 0
+    for first in range(start, queries, BQ):
         rows = first + tl.arange(0, BQ)
         asked = tile(query, query_r, rows, queries, width, BE)
         come = tile(gradient, gradient_r, rows, queries, width, BE)
@@ -184,3 +187,44 @@ def key_gradient_kernel(
         found_value,
         BE,
     )
+
+
+@triton.jit
+def gradient_kernel(
+    query, key, value, bias, mask, weight, gradient, to_query, to_key, to_value, to_bias,
+    query_b, query_h, query_r, key_b, key_h, key_r, value_b, value_h, value_r,
+    bias_b, bias_h, bias_r, mask_b, mask_r, gradient_b, gradient_h, gradient_r,
+    to_query_b, to_query_h, to_query_r, to_key_b, to_key_h, to_key_r, to_value_b, to_value_h, to_value_r,
+    to_bias_b, to_bias_h, to_bias_r,
+    heads, queries, keys, width, scale,
+    HAS_BIAS: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
+):  # fmt: skip
+    """One head whose queries and keys are one tile: all gradients at once."""
+    number = tl.program_id(0).to(tl.int64)
+    rows, columns = tl.arange(0, BQ), tl.arange(0, BK)
+    asked = tile(head(query, query_b, query_h, number, heads), query_r, rows, queries, width, BE)
+    known = tile(head(key, key_b, key_h, number, heads), key_r, columns, keys, width, BE)
+    kept = tile(head(value, value_b, value_h, number, heads), value_r, columns, keys, width, BE)
+    come = tile(head(gradient, gradient_b, gradient_h, number, heads), gradient_r, rows, queries, width, BE)
+    bias = head(bias, bias_b, bias_h, number, heads)
+    mask = head(mask, mask_b, 0, number, heads)
+    scores = visible_scores(
+        asked, known, bias, mask, rows, columns, queries, keys, bias_r, mask_r, scale, HAS_BIAS
+    )
+    weights = tl.load(weight + number * queries + rows, mask=rows < queries, other=0.0)
+    share = tl.exp(scores - weights[:, None])
+    back = tl.dot(come, tl.trans(kept))
+    change = (share * (back - tl.sum(share * back, 1)[:, None])).to(asked.dtype)
+    if HAS_BIAS:
+        inside = (rows < queries)[:, None] & (columns < keys)[None, :]
+        place = head(to_bias, to_bias_b, to_bias_h, number, heads) + rows[:, None] * to_bias_r
+        tl.store(place + columns[None, :], change, mask=inside)
+    found_query = tl.dot(change, known) * scale
+    found_key = tl.dot(tl.trans(change), asked) * scale
+    found_value = tl.dot(tl.trans(share.to(come.dtype)), come)
+    to_query = head(to_query, to_query_b, to_query_h, number, heads)
+    to_key = head(to_key, to_key_b, to_key_h, number, heads)
+    to_value = head(to_value, to_value_b, to_value_h, number, heads)
+    put(to_query, to_query_r, rows, queries, width, found_query, BE)
+    put(to_key, to_key_r, columns, keys, width, found_key, BE)
+    put(to_value, to_value_r, columns, keys, width, found_value, BE)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -14,6 +15,7 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from rmt.core.model import Output
+from rmt.core.serving import Served
 from rmt.core.state import State
 from rmt.tasks.segments import Segment
 from rmt.train.bptt import Plan, Window, replay
@@ -69,6 +71,7 @@ class Learner(NamedTuple):
     parameters: dict[str, Tensor]
     optimizers: list[Any]
     clip: Clip
+    served: Served | None = None
 
     def work(self, kind: Kind, total: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Gradients, clipping, the optimizers' step.
@@ -78,7 +81,10 @@ class Learner(NamedTuple):
         """
         rows = total.dim()  # where the batch is
         columns = (column.chunk(self.config.train.accumulate, dim=rows) for column in inputs)
-        parts = [self.gradients(kind, total, *portion) for portion in zip(*columns, strict=True)]
+        with self.served or nullcontext():
+            parts = [self.gradients(kind, total, *portion) for portion in zip(*columns, strict=True)]
+        if self.served is not None:
+            self.served.deliver()
         loss, correct, *after = zip(*parts, strict=True)
         if self.config.model.memory.recurrent and not kind.fresh:
             self.parameters["memory.tokens"].grad = None  # no row began with it: momentum must not move it

@@ -38,31 +38,47 @@ class Muon(Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
-            alike: dict[torch.Size, list[Tensor]] = defaultdict(list)
-            for matrix in group["params"]:
-                if matrix.grad is not None:
-                    alike[matrix.shape].append(matrix)
-            for matrices in alike.values():
-                self.update(matrices, group)
+            matrices = [matrix for matrix in group["params"] if matrix.grad is not None]
+            if not matrices:
+                continue
+            blended = self.blended(matrices, group["momentum"])
+            if group["weight_decay"]:
+                torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
+            alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
+            for number, matrix in enumerate(matrices):
+                alike[*matrix.shape[:-2], *sorted(matrix.shape[-2:])].append(number)
+            for numbers in alike.values():
+                steps = directions([blended[number] for number in numbers], group["lr"])
+                chosen = [matrices[number] for number in numbers]
+                torch._foreach_add_(chosen, list(map(placed, steps, chosen)))
 
-    def update(self, matrices: list[Tensor], group: dict[str, Any]) -> None:
-        """One step of all matrices of one shape."""
-        momentum, lr = group["momentum"], group["lr"]
+    def blended(self, matrices: list[Tensor], momentum: float) -> list[Tensor]:
+        """Gradients and what is remembered of earlier ones, as Nesterov does."""
         for matrix in matrices:
             if not self.state[matrix]:
                 self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
         gradients = [matrix.grad for matrix in matrices]
         buffers = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
-        blended = [whole(one) for one in torch._foreach_lerp(gradients, buffers, momentum)]
-        stacked = torch.stack(blended)
-        rows, columns = stacked.shape[-2:]
-        directions = orthogonal(stacked.flatten(0, -3)).view_as(stacked)
-        directions = directions * (lr * -math.sqrt(max(1.0, rows / columns)))
-        if group["weight_decay"]:
-            torch._foreach_mul_(matrices, 1 - lr * group["weight_decay"])
-        steps = [placed(one, matrix) for one, matrix in zip(directions, matrices, strict=True)]
-        torch._foreach_add_(matrices, steps)
+        return [whole(one) for one in torch._foreach_lerp(gradients, buffers, momentum)]
+
+
+def directions(matrices: list[Tensor], lr: float | Tensor) -> list[Tensor]:
+    """Where matrices of one shape go, be they wide or tall: one is made orthogonal as the other."""
+    tall = [matrix.shape[-2] > matrix.shape[-1] for matrix in matrices]
+    sides = [
+        [one for one, is_tall in zip(matrices, tall, strict=True) if is_tall == side]
+        for side in (False, True)
+    ]
+    wide = [
+        torch.stack(side).mT if turned else torch.stack(side) for turned, side in enumerate(sides) if side
+    ]
+    stacked = torch.cat(wide)
+    rows, columns = stacked.shape[-2:]
+    found = orthogonal(stacked.flatten(0, -3)).view(stacked.shape) * -lr
+    straight, turned = found.split([len(side) for side in sides])
+    steps = iter(straight), iter((turned * math.sqrt(columns / rows)).mT.contiguous())
+    return [next(steps[is_tall]) for is_tall in tall]
 
 
 def orthogonal(matrices: Tensor) -> Tensor:

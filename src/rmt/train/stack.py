@@ -17,6 +17,7 @@ from torch.utils._triton import has_triton
 
 from rmt.core.model import Output, SegmentModel
 from rmt.core.recording import Recorder, sent
+from rmt.core.serving import Served
 from rmt.core.state import State
 from rmt.tasks.segments import Segment
 from rmt.train.learner import Answer, Kind, Learner, Request
@@ -50,12 +51,21 @@ class Stack:
         for name, parameter in self.parameters.items():
             for own, view in zip(owners, parameter.data, strict=True):
                 own[name].data = view
+        self.served = None
+        if first.served is not None:
+            self.served = Served(self.model, first.served.dtype, self.parameters)
         learner = Learner(
-            self.config, first.fabric, self.read, dict(self.parameters), self.optimizers, clip_each
+            self.config,
+            first.fabric,
+            self.read,
+            dict(self.parameters),
+            self.optimizers,
+            clip_each,
+            self.served,
         )
         self.update = Recorder(learner.work, self.fast)
         self.reading = read_each
-        if self.fast and self.config.compile == "auto" and has_triton():
+        if self.served is None and self.fast and self.config.compile == "auto" and has_triton():
             torch._dynamo.config.recompile_limit = max(COMPILED, torch._dynamo.config.recompile_limit)
             self.reading = torch.compile(read_each, dynamic=False)
 
@@ -152,7 +162,7 @@ class Stack:
 
 
 def read_each(
-    model: nn.Module,
+    model: SegmentModel,
     parameters: dict[str, nn.Parameter],
     tokens: Tensor,
     state: State,
@@ -161,14 +171,16 @@ def read_each(
 ) -> tuple[Tensor, State, list[Tensor]]:
     """Read a segment (K, B, L) with each of K sets of parameters: logits, states, the losses asked for.
 
-    Attention is the eager one: the fused kernels have no rule for batches of batches on every device.
+    Attention is the eager one, unless the layers are prepared: the fused kernels have no rule for batches of
+    batches on every device.
     """
+    alone = model.backbone.prepared is None
     fixed: dict[str, Any] = {"capacities": capacities} if "targets" in given else {"predict": False}
 
     def read(
         parameters: dict[str, Tensor], tokens: Tensor, state: State, given: dict[str, Tensor]
     ) -> tuple[Tensor, State, list[Tensor]]:
-        named = {**given, **fixed, "attention": True}
+        named = {**given, **fixed, "attention": alone}
         output: Output = functional_call(model, parameters, (tokens, state), named)
         return output.logits, output.state, [one for one in output[3:] if one is not None]
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rmt.core.model import Output, SegmentModel
 from rmt.core.recording import Recorder, compile_parts, sent
+from rmt.core.serving import served
 from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.nn.adaptive import fits
@@ -76,10 +77,13 @@ class Trainer:
         if self.fabric.world_size > 1:
             torch.manual_seed(config.seed + 7919 * self.fabric.global_rank)  # each its own dropout
         self.hindrance = self.hindered() if on_gpu else ""
-        self.learner = Learner(config, self.fabric, self.read, named, self.optimizers, clip_alone)
+        self.served = served(self.model, config.precision == "bf16-mixed") if self.fast else None
+        self.learner = Learner(
+            config, self.fabric, self.read, named, self.optimizers, clip_alone, self.served
+        )
         self.update = Recorder(self.learner.work, self.fast and not self.hindrance)
         if self.fast and config.compile == "auto":
-            compile_parts(self.model)
+            compile_parts(self.model, whole=self.served is None)
         self.rate = Rate(config.rate, config.train.steps)
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
         self.feed = self.build_feed()

@@ -1,0 +1,73 @@
+"""A model that is served by its fast layers: for an update, or to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.utils._triton import has_triton
+
+from rmt.core.model import SegmentModel
+from rmt.nn.adaptive import AdaptiveEmbedding
+from rmt.nn.fast.lookup import Held
+from rmt.nn.fast.prepared import Prepared
+
+
+class Served:
+    """While this is open, a model computes with what its parameters are when it begins.
+
+    Gradients gather apart from autograd, until `deliver` hands them to the parameters.
+    """
+
+    def __init__(
+        self,
+        model: SegmentModel,
+        dtype: torch.dtype,
+        parameters: Mapping[str, Tensor] | None = None,
+        learns: bool = True,
+    ):
+        """`parameters` by their names in the model, if not its own; stacked ones have a leading dimension."""
+        self.model, self.dtype, self.learns = model, dtype, learns
+        named = self.parameters = parameters or dict(model.named_parameters())
+        adaptive = isinstance(model.embedding, AdaptiveEmbedding)
+        table, place = (
+            (model.embedding.words, "embedding.words") if adaptive else (model.embedding, "embedding")
+        )
+        self.table = None
+        if learns and f"{place}.weight" in named:  # not the many tables of narrow clusters
+            self.table = Held(table, named[f"{place}.weight"], named[f"{place}.bias"])
+
+    @cached_property
+    def layers(self) -> Prepared:
+        """Made when they are needed: of seeds that are trained together, nobody needs them one by one."""
+        own = {name.removeprefix("backbone."): one for name, one in self.parameters.items()}
+        return Prepared(self.model.backbone, self.dtype, own, self.learns)
+
+    def __enter__(self) -> Served:
+        self.layers.__enter__()
+        if self.table is not None:
+            self.table.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.layers.__exit__(*error)
+        if self.table is not None:
+            self.table.__exit__(*error)
+
+    def deliver(self) -> None:
+        """Hand every parameter its gradient."""
+        self.layers.deliver()
+        if self.table is not None:
+            self.table.deliver()
+
+
+def served(model: SegmentModel, half: bool, learns: bool = True) -> Served | None:
+    """A model in bfloat16 on a GPU, if its layers are of the kind that is written in few kernels."""
+    config = model.config
+    known = config.norm == "pre" and config.positions in ("relative", "rotary") and not config.cache.size
+    whole = config.dropout == 0 or not model.training
+    if not (half and known and whole and has_triton()):
+        return None
+    return Served(model, torch.bfloat16, learns=learns)

@@ -1,0 +1,295 @@
+"""The layers' parameters as products want them, and where the gradients of an update gather.
+
+Once per update they are cast, with widths filled up to what suits a GPU; zeros change nothing but the time.
+Gradients of matrices grow in float32 as products are added to them, over all segments of an update; those of
+vectors as sums over rows, block by block.
+"""
+
+# S seeds · N rows · W distances · D width · F inner width · H heads · E head width; all but H and W filled up
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils._triton import has_triton_package
+
+from rmt.nn.axis import Axis
+from rmt.nn.fast.rowwise import tiled
+from rmt.nn.positions import Relative, Rotary
+
+if has_triton_package():
+    from rmt.nn import kernel
+
+Shape = tuple[int, ...]
+MANY = 2**22  # numbers in two factors that are multiplied at once
+NARROW = 128  # width up to which a program takes rows through a whole layer
+BLOCKS, FEW = 528, 64  # programs that share rows, alone or beside others for other columns
+
+
+class Sizes(NamedTuple):
+    """A backbone's true sizes."""
+
+    layers: int
+    width: int
+    heads: int
+    head_width: int
+    inner_width: int
+    positions: str
+
+
+def wide(size: int, step: int = 16) -> int:
+    """The next multiple of what products and loads want."""
+    return size + -size % step
+
+
+class Bank:
+    """Parameters of one kind and shape, one after the other, of every seed: (count, S, …)."""
+
+    def __init__(self, parameters: list[Tensor], shape: Shape, room: Shape, dtype: torch.dtype):
+        """`shape` is a parameter's own, taken apart where it is filled up inside; `room` is filled up."""
+        self.parameters, self.shape = parameters, shape
+        self.seeds = parameters[0].numel() // math.prod(shape)
+        self.inside = (..., *(slice(size) for size in shape))
+        self.stored = torch.zeros(
+            len(parameters), self.seeds, *room, dtype=dtype, device=parameters[0].device
+        )
+
+    def __getitem__(self, number: int) -> Tensor:
+        return self.stored[number]
+
+    def values(self) -> list[Tensor]:
+        """The parameters as they are now, taken apart."""
+        return [one.detach().reshape(self.seeds, *self.shape) for one in self.parameters]
+
+    def deliver(self, gradients: Tensor) -> None:
+        """Hand each parameter its gradient."""
+        for parameter, gradient in zip(self.parameters, gradients.reshape(self.stored.shape), strict=True):
+            found = gradient[self.inside].reshape(parameter.shape).to(parameter.dtype).contiguous()
+            parameter.grad = found if parameter.grad is None else parameter.grad + found
+
+
+class Gradients:
+    """Gradients of matrices (count, G, rows, columns), which are sums of products leftᵀ right.
+
+    A product of few rows takes longer to begin than to make: such factors wait, and are multiplied at once.
+    """
+
+    def __init__(self, like: Tensor, dtype: torch.dtype):
+        self.totals = torch.zeros_like(like, dtype=dtype, memory_format=torch.contiguous_format)
+        self.waiting: list[list[tuple[Tensor, Tensor]]] = [[] for _ in like]
+
+    def forget(self) -> None:
+        self.totals.zero_()
+        self.waiting = [[] for _ in self.waiting]
+
+    def add(self, number: int, left: Tensor, right: Tensor) -> None:
+        """Add leftᵀ right to one of them; (G, N, rows) and (G, N, columns)."""
+        if left.numel() + right.numel() > MANY:
+            add_product(self.totals[number], left, right)
+        else:
+            self.waiting[number].append((left, right))
+
+    def sums(self) -> Tensor:
+        """All of them."""
+        alike: dict[int, list[int]] = {}  # matrices by their number of rows
+        for number, pairs in enumerate(self.waiting):
+            alike.setdefault(sum(left.shape[1] for left, _ in pairs), []).append(number)
+        for numbers in (numbers for rows, numbers in alike.items() if rows):
+            sides = zip(*(pair for number in numbers for pair in self.waiting[number]), strict=True)
+            left, right = (torch.cat(side, dim=1).unflatten(1, (len(numbers), -1)) for side in sides)
+            found = self.totals.new_zeros(left.shape[0] * len(numbers), *self.totals.shape[2:])
+            add_product(found, left.flatten(0, 1), right.flatten(0, 1))
+            found = found.unflatten(0, left.shape[:2])
+            torch._foreach_add_([self.totals[number] for number in numbers], list(found.unbind(1)))
+        self.waiting = [[] for _ in self.waiting]
+        return self.totals
+
+
+class Matrices(Bank):
+    """Matrices (count, S, rows, columns) and their gradients."""
+
+    def __init__(
+        self, parameters: list[Tensor], shape: Shape, room: Shape, rows: int, dtype: torch.dtype, learns: bool
+    ):
+        super().__init__(parameters, shape, room, dtype)
+        self.matrices = self.stored.view(len(parameters), self.seeds, rows, -1)
+        self.gradients = Gradients(self.matrices if learns else self.matrices[:0], exact(dtype))
+
+    def __getitem__(self, number: int) -> Tensor:
+        return self.matrices[number]
+
+
+class Distances(NamedTuple):
+    """What relative positions are in one update."""
+
+    rows: Tensor  # (W, D) sinusoids
+    projected: Tensor  # (layers, H · S, W, E)
+    gradients: Gradients  # of `projected`
+
+
+class Prepared:
+    """A backbone's parameters, or those of S stacked ones, ready for an update or for reading."""
+
+    def __init__(
+        self,
+        backbone: Any,
+        dtype: torch.dtype,
+        parameters: Mapping[str, Tensor] | None = None,
+        learns: bool = True,
+    ):
+        """`parameters` by their names in the backbone, if not its own; stacked ones are (S, …)."""
+        self.backbone, self.dtype = backbone, dtype
+        self.sizes: Sizes = backbone.sizes
+        layers, width, heads, head, inner, positions = self.sizes
+        parameters = parameters or dict(backbone.named_parameters())
+        parts = 1 if positions == "relative" else 2  # rotary positions turn two halves of a head
+        apart, room = (parts, head // parts), (parts, wide(head // parts, 16 // parts))
+        D, E, F_ = self.width, self.head, self.inner = wide(width), math.prod(room), wide(inner)
+
+        def each(name: str) -> list[Tensor]:
+            return [parameters[f"layers.{layer}.{name}"] for layer in range(layers)]
+
+        def norms(name: str) -> list[Tensor]:
+            inside = zip(each(f"attention_norm.{name}"), each(f"feed_forward_norm.{name}"), strict=True)
+            return [one for pair in inside for one in pair] + [parameters[f"final_norm.{name}"]]
+
+        self.gains = Bank(norms("weight"), (width,), (D,), exact(dtype))
+        self.shifts = Bank(norms("bias"), (width,), (D,), exact(dtype))
+        self.qkv = Matrices(
+            each("attention.qkv.weight"),
+            (3 * heads, *apart, width),
+            (3 * heads, *room, D),
+            3 * heads * E,
+            dtype,
+            learns,
+        )
+        self.out = Matrices(
+            each("attention.out.weight"), (width, heads, *apart), (D, heads, *room), D, dtype, learns
+        )
+        self.up = Matrices(each("feed_forward.0.weight"), (inner, width), (F_, D), F_, dtype, learns)
+        self.up_bias = Bank(each("feed_forward.0.bias"), (inner,), (F_,), dtype)
+        self.down = Matrices(each("feed_forward.3.weight"), (width, inner), (D, F_), D, dtype, learns)
+        self.down_bias = Bank(each("feed_forward.3.bias"), (width,), (D,), exact(dtype))
+        self.banks = [self.gains, self.shifts, self.qkv, self.out]
+        self.banks += [self.up, self.up_bias, self.down, self.down_bias]
+        seeds = self.seeds = self.gains.seeds
+        self.relative = positions == "relative"
+        if self.relative:
+            each_project = each("attention.positions.project.weight")
+            self.project = Bank(each_project, (heads, head, width), (heads, E, D), dtype)
+            own = [parameters[f"positions.{name}_bias"] for name in ("content", "position")]
+            self.biases = Bank(own, (heads, head), (heads, E), exact(dtype))
+            self.banks += [self.project, self.biases]
+        like = self.gains.stored
+        self.no_bias = like.new_zeros(seeds, D)
+        self.narrow = max(D, heads * E // 4, F_ // 4) <= NARROW
+        blocks, few = (max(64, BLOCKS // seeds), max(8, FEW // seeds)) if learns else (0, 0)
+        self.norm_sums = like.new_zeros(2 * layers + 1, seeds, blocks, 3, D)
+        self.up_sums = like.new_zeros(layers, seeds, blocks if self.narrow else few, F_)
+        self.bias_sums = like.new_zeros(layers, seeds, few, 2, heads, E)
+        self.tables: dict[tuple[int, int], tuple[Tensor, ...]] = {}
+        self.seen: dict[tuple[int, int], Any] = {}
+        self.distances: dict[tuple[int, int], Distances] = {}
+
+    def __enter__(self) -> Prepared:
+        """Take over all parameters and serve the backbone."""
+        self.refresh()
+        self.backbone.prepared = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.backbone.prepared = None
+
+    def refresh(self) -> None:
+        """Take over all parameters, and begin with gradients of zero."""
+        cast: list[tuple[Tensor, Tensor]] = []  # all at once
+        for bank in self.banks:
+            if bank.stored.dtype == bank.parameters[0].dtype:
+                bank.stored[bank.inside] = torch.stack(bank.values())
+            else:
+                cast += zip((place[bank.inside] for place in bank.stored), bank.values(), strict=True)
+        if cast:
+            torch._foreach_copy_(*map(list, zip(*cast, strict=True)))
+        for matrices in (self.qkv, self.out, self.up, self.down):
+            matrices.gradients.forget()
+        for sums in (self.norm_sums, self.up_sums, self.bias_sums):
+            sums.zero_()
+        self.distances = {}
+
+    def deliver(self) -> None:
+        """Hand every parameter its gradient."""
+        for matrices in (self.qkv, self.out, self.up, self.down):
+            matrices.deliver(matrices.gradients.sums())
+        gain, shift, added = self.norm_sums.sum(2).unbind(2)
+        self.gains.deliver(gain)
+        self.shifts.deliver(shift)
+        self.down_bias.deliver(added[2::2])  # what comes in front of a norm and behind a layer
+        self.up_bias.deliver(self.up_sums.sum(2))
+        if self.relative:
+            self.biases.deliver(self.bias_sums.sum((0, 2)).transpose(0, 1))
+            for one in self.distances.values():
+                heads, seeds = self.sizes.heads, self.seeds
+                gradient = one.gradients.sums().unflatten(1, (heads, seeds)).permute(0, 2, 1, 4, 3)
+                self.project.deliver(gradient @ one.rows.to(gradient.dtype))
+        self.distances = {}
+
+    def table(self, axis: Axis) -> tuple[Tensor, ...]:
+        """Sinusoids (W, D) of distances, or cosines and sines (K, true E) of places: always the same."""
+        shape = queries, keys = axis.mask.shape[-2:]
+        if shape not in self.tables:
+            with torch.inference_mode(False), torch.no_grad():
+                self.tables[queries, keys] = self.sinusoids(axis)
+        return self.tables[queries, keys]
+
+    def bounds(self, mask: Tensor) -> Any:
+        """The bounds of a mask (Q, K): always the same for a shape."""
+        queries, keys = mask.shape
+        if not tiled(mask):
+            return None
+        if (queries, keys) not in self.seen:
+            with torch.inference_mode(False):
+                self.seen[queries, keys] = kernel.bounds(mask, self.head)
+        return self.seen[queries, keys]
+
+    def sinusoids(self, axis: Axis) -> tuple[Tensor, ...]:
+        device, scheme = axis.mask.device, Relative if self.relative else Rotary
+        made = scheme(self.sizes.width, 1, self.sizes.head_width, 0.0).to(device, self.gains.stored.dtype)(
+            axis
+        )
+        if self.relative:
+            return (F.pad(made.rows, (0, self.width - self.sizes.width)).to(self.dtype),)
+        half = self.sizes.head_width // 2
+        cosine, sine = (F.pad(one[:, :half], (0, self.head // 2 - half)) for one in made)
+        return cosine.contiguous(), sine.contiguous()
+
+    def projected(self, axis: Axis) -> Distances:
+        """Relative positions of this update."""
+        shape = queries, keys = axis.mask.shape[-2:]
+        if shape not in self.distances:
+            (rows,) = self.table(axis)
+            flat = rows @ self.project.stored.flatten(0, -2).mT  # (W, layers · S · H · E)
+            layers, seeds, heads, width, _ = self.project.stored.shape
+            projected = flat.view(-1, layers, seeds, heads, width).permute(1, 3, 2, 0, 4).flatten(1, 2)
+            gradients = Gradients(projected, exact(self.dtype))
+            self.distances[queries, keys] = Distances(rows, projected.contiguous(), gradients)
+        return self.distances[queries, keys]
+
+
+def exact(dtype: torch.dtype) -> torch.dtype:
+    """The number format of sums."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += leftᵀ right, (S, rows, columns), exact to its number format."""
+    if left.dtype == total.dtype:
+        total.baddbmm_(left.mT, right)
+    elif len(total) == 1:
+        torch.ops.aten.addmm.dtype_out(total[0], left[0].mT, right[0], total.dtype, out=total[0])
+    else:
+        torch.ops.aten.baddbmm.dtype_out(total, left.mT, right, total.dtype, out=total)

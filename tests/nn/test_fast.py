@@ -1,0 +1,132 @@
+"""The backbone whose gradient is written down is the one that autograd differentiates."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from rmt import SegmentModel, presets
+from rmt.nn.fast import encode, prepared, rowwise
+from rmt.nn.fast.prepared import Prepared
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+TILED = torch.cuda.is_available() or INTERPRETED  # whether the kernels can run
+DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
+needs_kernels = pytest.mark.skipif(not TILED, reason="needs a CUDA device")
+
+# widths that 8 divides, and widths that have to be filled up
+SIZES = {
+    "even": {"layers": 2, "heads": 2, "head_width": 8, "width": 16, "inner_width": 24},
+    "odd": {"layers": 3, "heads": 3, "head_width": 10, "width": 26, "inner_width": 21},
+}
+MODELS = {
+    "rmt": lambda **sizes: presets.rmt(3, **sizes),
+    "memory_transformer": lambda **sizes: presets.memory_transformer(3, **sizes),
+    "baseline": lambda **sizes: presets.baseline(**sizes),
+}
+
+
+def built(preset: str, size: str, positions: str, dtype: torch.dtype) -> SegmentModel:
+    torch.manual_seed(0)
+    model = SegmentModel(MODELS[preset](vocabulary=11, positions=positions, **SIZES[size]))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.3)
+    return model.to(DEVICE, dtype)
+
+
+def loss_of(model: SegmentModel, quiet: bool) -> Tensor:
+    """Two segments that count, perhaps behind one of which only the state is needed."""
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(11, (4, 3, 5), generator=generator).to(DEVICE)
+    state = model.initial_state(3)
+    if quiet:
+        state = model(tokens[0], state, predict=False).state
+    first = model(tokens[0], state, targets=tokens[2])
+    second = model(tokens[1], first.state, targets=tokens[3])
+    assert first.losses is not None
+    assert second.losses is not None
+    return first.losses.sum() + second.losses.sum() + second.state.memory.square().sum()
+
+
+def differentiated(model: SegmentModel, ready: Prepared | None, quiet: bool) -> tuple[Tensor, list[Tensor]]:
+    model.zero_grad()
+    if ready is None:
+        loss = loss_of(model, quiet)
+        loss.backward()
+    else:
+        with ready:
+            loss = loss_of(model, quiet)
+            loss.backward()
+        ready.deliver()
+    return loss.detach(), [one.grad for one in model.parameters() if one.grad is not None and one.numel()]
+
+
+def assert_same(model: SegmentModel, ready: Prepared, quiet: bool, tolerance: float) -> None:
+    loss, gradients = differentiated(model, None, quiet)
+    for _ in range(2):  # what an update leaves behind does not disturb the next
+        mine, own = differentiated(model, ready, quiet)
+        torch.testing.assert_close(mine, loss, rtol=tolerance, atol=tolerance)
+        for one, other in zip(own, gradients, strict=True):
+            scale = float(other.abs().max()) or 1.0
+            torch.testing.assert_close(one / scale, other / scale, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("quiet", [False, True], ids=["counted", "quiet"])
+@pytest.mark.parametrize("positions", ["relative", "rotary"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("preset", MODELS)
+def test_outputs_and_gradients_are_those_of_autograd(
+    preset: str, size: str, positions: str, quiet: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (rowwise, encode, prepared):
+        monkeypatch.setattr(module, "tiled", lambda x: False)
+    model = built(preset, size, positions, torch.float64)
+    assert_same(model, Prepared(model.backbone, torch.float64), quiet, 1e-12)
+
+
+@pytest.mark.gpu
+@needs_kernels
+@pytest.mark.parametrize("quiet", [False, True], ids=["counted", "quiet"])
+@pytest.mark.parametrize("positions", ["relative", "rotary"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("narrow", [128, 0], ids=["narrow", "wide"])
+def test_the_kernels_do_the_same(
+    narrow: int, size: str, positions: str, quiet: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared, "NARROW", narrow)
+    for module in (rowwise, encode, prepared):
+        monkeypatch.setattr(module, "tiled", lambda x: True)
+    model = built("rmt", size, positions, torch.float32)
+    # float32 in the interpreter; products of a GPU's kernels are in TF32
+    assert_same(model, Prepared(model.backbone, torch.float32), quiet, 1e-5 if DEVICE == "cpu" else 1e-2)
+
+
+def test_a_backbone_is_itself_again_afterwards() -> None:
+    model = built("rmt", "odd", "rotary", torch.float64)
+    with pytest.raises(KeyError), Prepared(model.backbone, torch.float64):
+        raise KeyError
+    assert model.backbone.prepared is None
+
+
+def test_what_is_read_is_what_the_parameters_are_when_it_begins() -> None:
+    model = built("rmt", "odd", "relative", torch.float64)
+    ready = Prepared(model.backbone, torch.float64, learns=False)
+    tokens, state = torch.randint(11, (2, 4)), model.initial_state(2)
+    for _ in range(2):
+        with torch.no_grad(), ready:
+            found = model(tokens, state).logits
+        torch.testing.assert_close(found, model(tokens, state).logits, rtol=1e-12, atol=1e-12)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(1.1)
+
+
+@pytest.fixture(autouse=True)
+def plain_device() -> Iterator[None]:
+    """Products in float32 stay so."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    yield
+    torch.set_float32_matmul_precision(before)
