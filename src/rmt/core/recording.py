@@ -18,17 +18,14 @@ KEPT = 4  # recordings
 WIDE = 256  # from this width on, layers are compiled one by one: as fast, and sooner done
 
 
-def compile_parts(model: SegmentModel, whole: bool = True) -> None:
-    """Compile a narrow model's segment as a whole, whose time goes into launches; or a wide one's layers.
-
-    Without the `whole`, only what comes behind the layers.
-    """
+def compile_parts(model: SegmentModel) -> None:
+    """Compile a narrow model's segment as a whole, whose time goes into launches; or a wide one's layers."""
     if not has_triton():
         return
-    if whole and model.config.width < WIDE:
+    if model.config.width < WIDE:
         model.compile(dynamic=False)
         return
-    for layer in model.backbone.layers if whole else ():
+    for layer in model.backbone.layers:
         layer.compile(dynamic=False)
     model.embedding.scored = torch.compile(model.embedding.scored, dynamic=False)  # type: ignore[method-assign]
 

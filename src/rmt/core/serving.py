@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch.utils._triton import has_triton
 
 from rmt.core.model import SegmentModel
 from rmt.nn.adaptive import AdaptiveEmbedding
+from rmt.nn.fast.classes import Classes, Piece
 from rmt.nn.fast.lookup import Held
 from rmt.nn.fast.prepared import Prepared
 
@@ -30,20 +32,31 @@ class Served:
     ):
         """`parameters` by their names in the model, if not its own; stacked ones have a leading dimension."""
         self.model, self.dtype, self.learns = model, dtype, learns
-        named = self.parameters = parameters or dict(model.named_parameters())
-        adaptive = isinstance(model.embedding, AdaptiveEmbedding)
-        table, place = (
-            (model.embedding.words, "embedding.words") if adaptive else (model.embedding, "embedding")
-        )
-        self.table = None
-        if learns and f"{place}.weight" in named:  # not the many tables of narrow clusters
-            self.table = Held(table, named[f"{place}.weight"], named[f"{place}.bias"])
+        self.parameters = parameters or dict(model.named_parameters())
 
     @cached_property
     def layers(self) -> Prepared:
         """Made when they are needed: of seeds that are trained together, nobody needs them one by one."""
         own = {name.removeprefix("backbone."): one for name, one in self.parameters.items()}
         return Prepared(self.model.backbone, self.dtype, own, self.learns)
+
+    @cached_property
+    def table(self) -> Held | None:
+        """In and out; not the many tables of narrow clusters, nor where nothing is learned."""
+        embedding, own = self.model.embedding, self.parameters
+        cutoffs = self.model.config.cutoffs
+        place = "embedding.words" if cutoffs else "embedding"
+        if not self.learns or f"{place}.weight" not in own:
+            return None
+        weight, bias = own[f"{place}.weight"], own[f"{place}.bias"]
+        borders = (0, *cutoffs, self.model.config.vocabulary)
+        pieces = [[Piece(weight, bias, start, stop)] for start, stop in pairwise(borders)]
+        if not isinstance(embedding, AdaptiveEmbedding):
+            return Held([embedding], weight, bias, [Classes(pieces[0], self.dtype)])
+        clusters = (own["embedding.clusters.weight"], own["embedding.clusters.bias"])
+        pieces[0].append(Piece(*clusters, 0, len(cutoffs)))
+        outputs = [Classes(one, self.dtype) for one in pieces]
+        return Held([embedding, embedding.words], weight, bias, outputs, clusters)
 
     def __enter__(self) -> Served:
         self.layers.__enter__()

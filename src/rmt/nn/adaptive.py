@@ -38,6 +38,7 @@ class AdaptiveEmbedding(nn.Module):
         sizes = [stop - start for start, stop in pairwise((0, *cutoffs, vocabulary))]
         self.words = SharedTable(sizes, width) if div_val == 1 else NarrowTables(sizes, width, div_val)
         self.clusters = nn.Linear(width, len(cutoffs))
+        self.held: Held | None = None
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.words(tokens) * math.sqrt(self.width)
@@ -64,16 +65,22 @@ class AdaptiveEmbedding(nn.Module):
         cluster_of = clusters_of(words, self.cutoffs)
         head, *tails = self.words.rows()
         column = words.where(cluster_of == 0, self.cutoffs[0] + len(tails) - cluster_of)
-        losses = F.cross_entropy(self.score_head(hidden, head), column, reduction="none")
+        losses = self.entropy(hidden, column, 0, head)
         for cluster, (rows, start) in enumerate(zip(tails, self.cutoffs, strict=True), 1):
             member = cluster_of == cluster
             slots = choose(member, capacities[cluster - 1 : cluster])
             within = (words - start).where(member, NO_TARGET).index_select(0, slots)
-            scores = self.words.score(hidden.index_select(0, slots), cluster, rows)
-            found = F.cross_entropy(scores, within, reduction="none")
+            found = self.entropy(hidden.index_select(0, slots), within, cluster, rows)
             unfound = torch.zeros_like(losses).masked_fill(member, math.nan)
             losses = losses + unfound.scatter(0, slots, found)
         return losses.view_as(targets)
+
+    def entropy(self, hidden: Tensor, targets: Tensor, cluster: int, rows: Rows) -> Tensor:
+        """The cross-entropy of positions (P, D) within a cluster, zero where a target is below zero."""
+        if self.held is not None:
+            return self.held.outputs[cluster].losses(hidden, targets, keep=False)[1]
+        scores = self.words.score(hidden, cluster, rows) if cluster else self.score_head(hidden, rows)
+        return F.cross_entropy(scores, targets, reduction="none")
 
     def scored(
         self, hidden: Tensor, targets: Tensor, capacities: tuple[int, ...] = ()
@@ -109,8 +116,6 @@ class SharedTable(nn.Module):
 
     def rows(self) -> list[Rows]:
         """The rows of every cluster; one split, so that the table's gradient is made once."""
-        if self.held is not None and self.held.weight.dim() == 2:
-            return [Rows(*rows) for rows in self.held.slices(self.sizes)]
         weights, biases = self.weight.split(self.sizes), self.bias.split(self.sizes)
         return [Rows(*rows) for rows in zip(weights, biases, strict=True)]
 

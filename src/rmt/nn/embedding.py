@@ -44,6 +44,8 @@ class TiedEmbedding(nn.Module):
         self, hidden: Tensor, targets: Tensor, capacities: tuple[int, ...] = ()
     ) -> tuple[Tensor, Tensor]:
         """Logits and losses."""
+        if self.held is not None:
+            return self.held.outputs[0].losses(hidden, targets, keep=True)
         logits = self.logits(hidden)
         losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
         return logits, losses.view_as(targets)

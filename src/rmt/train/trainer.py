@@ -82,8 +82,8 @@ class Trainer:
             config, self.fabric, self.read, named, self.optimizers, clip_alone, self.served
         )
         self.update = Recorder(self.learner.work, self.fast and not self.hindrance)
-        if self.fast and config.compile == "auto":
-            compile_parts(self.model, whole=self.served is None)
+        if self.fast and config.compile == "auto" and self.served is None:
+            compile_parts(self.model)
         self.rate = Rate(config.rate, config.train.steps)
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
         self.feed = self.build_feed()

@@ -33,7 +33,7 @@ from rmt.nn.fast.rowwise import (
 from rmt.nn.positions import shift
 
 if has_triton_package():
-    from rmt.nn.fast import narrow
+    from rmt.nn.fast import narrow, near
 
 
 class Kept(NamedTuple):
@@ -185,6 +185,12 @@ def look(
     """Attention of heads (S · B, T or R, H, E): what is found, how it was asked for, and sums."""
     scale, out = prepared.sizes.head_width**-0.5, query.shape[1]
     position = scores = bias = None
+    mask = axis.mask[-out:]
+    if is_near(prepared, query, key, axis):
+        distances = prepared.projected(axis).projected[layer]
+        given = (query, key, value, prepared.biases.stored, distances, mask, scale)
+        found, weight = near.attend(*given)
+        return found, query, None, None, weight
     if prepared.relative:
         asked = query if out == key.shape[1] else query.contiguous()
         content, position = ask(by_seed(asked, prepared), prepared.biases.stored, scale)
@@ -194,9 +200,15 @@ def look(
         bias = shift(scores.transpose(0, 1), key.shape[1])
     found = torch.empty_like(query, memory_format=torch.contiguous_format)
     places = (one.transpose(1, 2) for one in (query, key, value))
-    mask = axis.mask[-out:]
     weight = attend(*places, bias, mask, scale, found.transpose(1, 2), prepared.bounds(mask))
     return found, query, position, scores, weight
+
+
+def is_near(prepared: Prepared, query: Tensor, key: Tensor, axis: Axis) -> bool:
+    """Whether a program can take a head's queries and keys at once, distances and all."""
+    if not (prepared.relative and tiled(query)):
+        return False
+    return near.fits(key.shape[1], prepared.projected(axis).rows.shape[0])
 
 
 def look_back(
@@ -206,6 +218,16 @@ def look_back(
     scale, out = prepared.sizes.head_width**-0.5, one.attended.shape[1]
     found = torch.empty_like(one.projected)
     to_query, to_key, to_value = heads_of(found, prepared, rows)
+    mask = axis.mask[-out:]
+    if prepared.relative and one.scores is None:
+        query, key, value = heads_of(one.projected, prepared, rows)
+        distances, sums = prepared.projected(axis), prepared.near_sums(len(query))[layer]
+        given = (query[:, rows - out :], key, value, prepared.biases.stored, distances.projected[layer], mask)
+        places = (to_query[:, rows - out :], to_key, to_value)
+        factors = near.attend_gradient(to_attended, *given, one.weight, scale, *places, sums)
+        distances.gradients.add(layer, *factors)
+        to_query[:, : rows - out] = 0
+        return found
     to_asked = to_query if out == rows else torch.empty_like(one.content)
     _, key, value = heads_of(one.projected, prepared, rows)
     bias = to_bias = to_scores = None
@@ -215,7 +237,6 @@ def look_back(
     places = (part.transpose(1, 2) for part in (to_attended, one.content, key, value))
     gradients = (part.transpose(1, 2) for part in (to_asked, to_key, to_value))
     weights = (one.attended.transpose(1, 2), one.weight)
-    mask = axis.mask[-out:]
     attend_gradient(*places, bias, mask, *weights, scale, *gradients, to_bias, prepared.bounds(mask))
     if to_scores is not None and one.position is not None:
         distances = prepared.projected(axis)

@@ -10,51 +10,52 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from rmt.nn.fast.classes import Classes
+
 SHORT = 1024  # rows of a table
 
 
 class Held:
-    """A module's table (V, D), or S stacked ones (S, V, D); while this is open, the module uses it."""
+    """A module's table (V, D), or S stacked ones (S, V, D), in and out; while this is open, it is used."""
 
-    def __init__(self, module: Any, weight: Tensor, bias: Tensor):
-        self.module, self.weight, self.bias = module, weight, bias
+    def __init__(
+        self, modules: list[Any], weight: Tensor, bias: Tensor, outputs: list[Classes], extra: Any = ()
+    ):
+        """The words are the first pieces of the `outputs`, `extra` is the second piece of the first."""
+        self.modules, self.weight, self.bias = modules, weight, bias
+        self.outputs, self.extra = outputs, extra
         self.found: list[tuple[Tensor, Tensor]] = []  # row numbers and the gradients of those rows
-        self.leaves: list[tuple[Tensor, Tensor]] = []  # slices of weight and bias
 
     def __enter__(self) -> Held:
-        self.found, self.leaves = [], []
-        self.module.held = self
+        self.found = []
+        for classes in self.outputs:
+            classes.refresh()
+        for module in self.modules:
+            module.held = self
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.module.held = None
+        for module in self.modules:
+            module.held = None
 
     def rows(self, weight: Tensor, tokens: Tensor) -> Tensor:
         """The rows of some tokens."""
         found: Tensor = Lookup.apply(weight, tokens, self)
         return found
 
-    def slices(self, sizes: list[int]) -> list[tuple[Tensor, Tensor]]:
-        """Slices of the table as leaves of their own: the gradient of one does not go through the others."""
-        if not self.leaves:
-            parts = (one.detach().split(sizes) for one in (self.weight, self.bias))
-            self.leaves = [
-                (weight.requires_grad_(), bias.requires_grad_()) for weight, bias in zip(*parts, strict=True)
-            ]
-        return self.leaves
-
     def deliver(self) -> None:
         """Add to the gradients of the table."""
-        if self.leaves and self.leaves[0][0].grad is not None:
-            for parameter, leaves in zip(
-                (self.weight, self.bias), zip(*self.leaves, strict=True), strict=True
-            ):
-                add(parameter, torch.cat([zeros_or(leaf) for leaf in leaves]))
+        (words, *others), *tails = (classes.found() for classes in self.outputs)
+        parts = [words, *(tail[0] for tail in tails)]
+        for parameter, gradients in zip((self.weight, self.bias), zip(*parts, strict=True), strict=True):
+            add(parameter, gradients[0] if len(gradients) == 1 else torch.cat(gradients, dim=1))
+        for parameters, gradients in zip((self.extra,) if others else (), others, strict=True):
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                add(parameter, gradient)
         if self.found:
             tokens, gradients = (torch.cat(column) for column in zip(*self.found, strict=True))
-            made = summed(gradients, tokens, self.weight.flatten(0, -2).shape[0])
-            add(self.weight, made.view_as(self.weight))
-        self.found, self.leaves = [], []
+            add(self.weight, summed(gradients, tokens, self.weight.flatten(0, -2).shape[0]))
+        self.found = []
 
 
 class Lookup(torch.autograd.Function):
@@ -103,10 +104,6 @@ def summed(rows: Tensor, numbers: Tensor, count: int) -> Tensor:
 def add(parameter: Tensor, gradient: Tensor) -> None:
     """Add to a parameter's gradient, in place where there is one."""
     if parameter.grad is None:
-        parameter.grad = gradient
+        parameter.grad = gradient.reshape(parameter.shape).to(parameter.dtype).contiguous()
     else:
-        parameter.grad += gradient
-
-
-def zeros_or(leaf: Tensor) -> Tensor:
-    return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+        parameter.grad += gradient.view_as(parameter)

@@ -1,4 +1,4 @@
-"""The kernels of `rmt.nn.fast.narrow`: a program takes some rows of one seed through the products of a layer."""
+"""The kernels of `rmt.nn.fast.narrow`: a program takes some rows of one seed through a layer's products."""
 
 # S seeds · N rows · D width · P = H·E heads side by side · F inner width · BR, BD, BC sizes of a tile
 

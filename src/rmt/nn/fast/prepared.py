@@ -5,7 +5,7 @@ Gradients of matrices grow in float32 as products are added to them, over all se
 vectors as sums over rows, block by block.
 """
 
-# S seeds · N rows · W distances · D width · F inner width · H heads · E head width; all but H and W filled up
+# S seeds · W distances · D width · F inner width · H heads · E head width; all but H and W filled up
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from torch.nn import functional as F
 from torch.utils._triton import has_triton_package
 
 from rmt.nn.axis import Axis
+from rmt.nn.fast.banks import Bank, Gradients, Matrices, exact, wide
 from rmt.nn.fast.rowwise import tiled
 from rmt.nn.positions import Relative, Rotary
 
 if has_triton_package():
     from rmt.nn import kernel
 
-Shape = tuple[int, ...]
-MANY = 2**22  # numbers in two factors that are multiplied at once
 NARROW = 128  # width up to which a program takes rows through a whole layer
 BLOCKS, FEW = 528, 64  # programs that share rows, alone or beside others for other columns
 
@@ -40,88 +39,6 @@ class Sizes(NamedTuple):
     head_width: int
     inner_width: int
     positions: str
-
-
-def wide(size: int, step: int = 16) -> int:
-    """The next multiple of what products and loads want."""
-    return size + -size % step
-
-
-class Bank:
-    """Parameters of one kind and shape, one after the other, of every seed: (count, S, …)."""
-
-    def __init__(self, parameters: list[Tensor], shape: Shape, room: Shape, dtype: torch.dtype):
-        """`shape` is a parameter's own, taken apart where it is filled up inside; `room` is filled up."""
-        self.parameters, self.shape = parameters, shape
-        self.seeds = parameters[0].numel() // math.prod(shape)
-        self.inside = (..., *(slice(size) for size in shape))
-        self.stored = torch.zeros(
-            len(parameters), self.seeds, *room, dtype=dtype, device=parameters[0].device
-        )
-
-    def __getitem__(self, number: int) -> Tensor:
-        return self.stored[number]
-
-    def values(self) -> list[Tensor]:
-        """The parameters as they are now, taken apart."""
-        return [one.detach().reshape(self.seeds, *self.shape) for one in self.parameters]
-
-    def deliver(self, gradients: Tensor) -> None:
-        """Hand each parameter its gradient."""
-        for parameter, gradient in zip(self.parameters, gradients.reshape(self.stored.shape), strict=True):
-            found = gradient[self.inside].reshape(parameter.shape).to(parameter.dtype).contiguous()
-            parameter.grad = found if parameter.grad is None else parameter.grad + found
-
-
-class Gradients:
-    """Gradients of matrices (count, G, rows, columns), which are sums of products leftᵀ right.
-
-    A product of few rows takes longer to begin than to make: such factors wait, and are multiplied at once.
-    """
-
-    def __init__(self, like: Tensor, dtype: torch.dtype):
-        self.totals = torch.zeros_like(like, dtype=dtype, memory_format=torch.contiguous_format)
-        self.waiting: list[list[tuple[Tensor, Tensor]]] = [[] for _ in like]
-
-    def forget(self) -> None:
-        self.totals.zero_()
-        self.waiting = [[] for _ in self.waiting]
-
-    def add(self, number: int, left: Tensor, right: Tensor) -> None:
-        """Add leftᵀ right to one of them; (G, N, rows) and (G, N, columns)."""
-        if left.numel() + right.numel() > MANY:
-            add_product(self.totals[number], left, right)
-        else:
-            self.waiting[number].append((left, right))
-
-    def sums(self) -> Tensor:
-        """All of them."""
-        alike: dict[int, list[int]] = {}  # matrices by their number of rows
-        for number, pairs in enumerate(self.waiting):
-            alike.setdefault(sum(left.shape[1] for left, _ in pairs), []).append(number)
-        for numbers in (numbers for rows, numbers in alike.items() if rows):
-            sides = zip(*(pair for number in numbers for pair in self.waiting[number]), strict=True)
-            left, right = (torch.cat(side, dim=1).unflatten(1, (len(numbers), -1)) for side in sides)
-            found = self.totals.new_zeros(left.shape[0] * len(numbers), *self.totals.shape[2:])
-            add_product(found, left.flatten(0, 1), right.flatten(0, 1))
-            found = found.unflatten(0, left.shape[:2])
-            torch._foreach_add_([self.totals[number] for number in numbers], list(found.unbind(1)))
-        self.waiting = [[] for _ in self.waiting]
-        return self.totals
-
-
-class Matrices(Bank):
-    """Matrices (count, S, rows, columns) and their gradients."""
-
-    def __init__(
-        self, parameters: list[Tensor], shape: Shape, room: Shape, rows: int, dtype: torch.dtype, learns: bool
-    ):
-        super().__init__(parameters, shape, room, dtype)
-        self.matrices = self.stored.view(len(parameters), self.seeds, rows, -1)
-        self.gradients = Gradients(self.matrices if learns else self.matrices[:0], exact(dtype))
-
-    def __getitem__(self, number: int) -> Tensor:
-        return self.matrices[number]
 
 
 class Distances(NamedTuple):
@@ -177,7 +94,7 @@ class Prepared:
         self.down_bias = Bank(each("feed_forward.3.bias"), (width,), (D,), exact(dtype))
         self.banks = [self.gains, self.shifts, self.qkv, self.out]
         self.banks += [self.up, self.up_bias, self.down, self.down_bias]
-        seeds = self.seeds = self.gains.seeds
+        self.seeds = self.gains.seeds
         self.relative = positions == "relative"
         if self.relative:
             each_project = each("attention.positions.project.weight")
@@ -185,16 +102,21 @@ class Prepared:
             own = [parameters[f"positions.{name}_bias"] for name in ("content", "position")]
             self.biases = Bank(own, (heads, head), (heads, E), exact(dtype))
             self.banks += [self.project, self.biases]
-        like = self.gains.stored
-        self.no_bias = like.new_zeros(seeds, D)
         self.narrow = max(D, heads * E // 4, F_ // 4) <= NARROW
-        blocks, few = (max(64, BLOCKS // seeds), max(8, FEW // seeds)) if learns else (0, 0)
-        self.norm_sums = like.new_zeros(2 * layers + 1, seeds, blocks, 3, D)
-        self.up_sums = like.new_zeros(layers, seeds, blocks if self.narrow else few, F_)
-        self.bias_sums = like.new_zeros(layers, seeds, few, 2, heads, E)
+        self.make_room(learns)
         self.tables: dict[tuple[int, int], tuple[Tensor, ...]] = {}
         self.seen: dict[tuple[int, int], Any] = {}
         self.distances: dict[tuple[int, int], Distances] = {}
+
+    def make_room(self, learns: bool) -> None:
+        """For sums over rows, each block by its own program."""
+        like, layers, seeds = self.gains.stored, self.sizes.layers, self.seeds
+        blocks, few = (max(64, BLOCKS // seeds), max(8, FEW // seeds)) if learns else (0, 0)
+        self.no_bias = like.new_zeros(seeds, self.width)
+        self.norm_sums = like.new_zeros(2 * layers + 1, seeds, blocks, 3, self.width)
+        self.up_sums = like.new_zeros(layers, seeds, blocks if self.narrow else few, self.inner)
+        self.bias_sums = like.new_zeros(layers, seeds, few, 2, self.sizes.heads, self.head)
+        self.biases_near: dict[int, Tensor] = {}
 
     def __enter__(self) -> Prepared:
         """Take over all parameters and serve the backbone."""
@@ -217,7 +139,7 @@ class Prepared:
             torch._foreach_copy_(*map(list, zip(*cast, strict=True)))
         for matrices in (self.qkv, self.out, self.up, self.down):
             matrices.gradients.forget()
-        for sums in (self.norm_sums, self.up_sums, self.bias_sums):
+        for sums in (self.norm_sums, self.up_sums, self.bias_sums, *self.biases_near.values()):
             sums.zero_()
         self.distances = {}
 
@@ -231,12 +153,20 @@ class Prepared:
         self.down_bias.deliver(added[2::2])  # what comes in front of a norm and behind a layer
         self.up_bias.deliver(self.up_sums.sum(2))
         if self.relative:
-            self.biases.deliver(self.bias_sums.sum((0, 2)).transpose(0, 1))
+            found = sum(sums.sum((0, 2)) for sums in (self.bias_sums, *self.biases_near.values()))
+            self.biases.deliver(found.transpose(0, 1))
             for one in self.distances.values():
                 heads, seeds = self.sizes.heads, self.seeds
                 gradient = one.gradients.sums().unflatten(1, (heads, seeds)).permute(0, 2, 1, 4, 3)
                 self.project.deliver(gradient @ one.rows.to(gradient.dtype))
         self.distances = {}
+
+    def near_sums(self, segments: int) -> Tensor:
+        """Room for the gradients of position biases by segment, (layers, S, B, 2, H, E)."""
+        if segments not in self.biases_near:
+            layers, seeds, _, *rest = self.bias_sums.shape
+            self.biases_near[segments] = self.bias_sums.new_zeros(layers, seeds, segments // seeds, *rest)
+        return self.biases_near[segments]
 
     def table(self, axis: Axis) -> tuple[Tensor, ...]:
         """Sinusoids (W, D) of distances, or cosines and sines (K, true E) of places: always the same."""
@@ -278,18 +208,3 @@ class Prepared:
             gradients = Gradients(projected, exact(self.dtype))
             self.distances[queries, keys] = Distances(rows, projected.contiguous(), gradients)
         return self.distances[queries, keys]
-
-
-def exact(dtype: torch.dtype) -> torch.dtype:
-    """The number format of sums."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """total += leftᵀ right, (S, rows, columns), exact to its number format."""
-    if left.dtype == total.dtype:
-        total.baddbmm_(left.mT, right)
-    elif len(total) == 1:
-        torch.ops.aten.addmm.dtype_out(total[0], left[0].mT, right[0], total.dtype, out=total[0])
-    else:
-        torch.ops.aten.baddbmm.dtype_out(total, left.mT, right, total.dtype, out=total)

@@ -1,4 +1,4 @@
-"""The kernels of `rmt.nn.fast.rowwise`: a program takes some rows of one seed, and sums over rows stay its own."""
+"""The kernels of `rmt.nn.fast.rowwise`: a program takes some rows of one seed; its sums stay its own."""
 
 # S seeds · N rows · D width · BR, BD rows and columns of a tile
 
