@@ -16,9 +16,9 @@ TILED = torch.cuda.is_available() or INTERPRETED  # whether the kernels can run
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
 needs_kernels = pytest.mark.skipif(not TILED, reason="needs a CUDA device")
 
-# widths that 8 divides, and widths that have to be filled up
+# widths that 16 divides, and widths that have to be filled up
 SIZES = {
-    "even": {"layers": 2, "heads": 2, "head_width": 8, "width": 16, "inner_width": 24},
+    "even": {"layers": 2, "heads": 2, "head_width": 16, "width": 32, "inner_width": 48},
     "odd": {"layers": 3, "heads": 3, "head_width": 10, "width": 26, "inner_width": 21},
 }
 MODELS = {
@@ -86,16 +86,39 @@ def test_outputs_and_gradients_are_those_of_autograd(
     assert_same(model, Served(model, torch.float64), quiet, 1e-12)
 
 
+@pytest.mark.parametrize("most", [0, 500, 5000])
+def test_no_more_waits_than_may_and_nothing_is_lost(most: int) -> None:
+    model = built("rmt", "odd", "relative", torch.float64)
+    ready = Served(model, torch.float64, most=most)
+    assert_same(model, ready, True, 1e-12)
+    with ready:
+        loss_of(model, quiet=True).backward()
+        waiting = [ready.layers.qkv.gradients, ready.layers.down.gradients]
+        assert all(one.count <= most for one in waiting)
+        assert any(one.count > 0 for one in waiting) == (most > 500)
+
+
+# narrow layers as one kernel or not, short segments as one or not; with all widths filled up, or none
+CASES = [
+    pytest.param(128, 64, "odd", "relative", True, id="narrow-near"),
+    pytest.param(0, 64, "even", "relative", False, id="near"),
+    pytest.param(128, 0, "even", "relative", True, id="narrow-shifted"),
+    pytest.param(0, 0, "odd", "relative", True, id="shifted"),
+    pytest.param(128, 64, "odd", "rotary", True, id="narrow-rotary"),
+    pytest.param(0, 64, "even", "rotary", False, id="rotary"),
+]
+
+
 @pytest.mark.gpu
 @needs_kernels
-@pytest.mark.parametrize("quiet", [False, True], ids=["counted", "quiet"])
-@pytest.mark.parametrize("positions", ["relative", "rotary"])
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("narrow", [128, 0], ids=["narrow", "wide"])
+@pytest.mark.parametrize(("narrow", "longest", "size", "positions", "quiet"), CASES)
 def test_the_kernels_do_the_same(
-    narrow: int, size: str, positions: str, quiet: bool, monkeypatch: pytest.MonkeyPatch
+    narrow: int, longest: int, size: str, positions: str, quiet: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from rmt.nn.fast import near
+
     monkeypatch.setattr(prepared, "NARROW", narrow)
+    monkeypatch.setattr(near, "LONGEST", longest)
     for module in (rowwise, encode, prepared, classes):
         monkeypatch.setattr(module, "tiled", lambda x: True)
     model = built("rmt", size, positions, torch.float32)
@@ -103,11 +126,50 @@ def test_the_kernels_do_the_same(
     assert_same(model, Served(model, torch.float32), quiet, 1e-5 if DEVICE == "cpu" else 5e-2)
 
 
+@needs_kernels
+def test_what_is_no_class_has_no_loss_and_what_cannot_be_one_is_not_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(classes, "tiled", lambda x: True)
+    scores = torch.randn(1, 4, 16, device=DEVICE)
+    targets = torch.tensor([[2, -100, 10, 12]], device=DEVICE)
+    losses, gradient = classes.scored(scores.clone(), targets, 11, keep=False)
+    expected = torch.nn.functional.cross_entropy(scores[0, :3, :11], targets[0, :3], reduction="none")
+    torch.testing.assert_close(losses[0, :3], expected, rtol=1e-5, atol=1e-5)
+    assert losses[0, 3].isnan()
+    assert not gradient[0, 1].any()
+    assert not gradient[..., 11:].any()
+
+
 def test_a_backbone_is_itself_again_afterwards() -> None:
     model = built("rmt", "odd", "rotary", torch.float64)
     with pytest.raises(KeyError), Served(model, torch.float64):
         raise KeyError
     assert model.backbone.prepared is None
+
+
+def test_a_model_is_itself_again_if_serving_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = built("rmt", "odd", "rotary", torch.float64)
+    ready = Served(model, torch.float64)
+    monkeypatch.setattr(classes.Classes, "refresh", lambda self: 1 / 0)
+    with pytest.raises(ZeroDivisionError), ready:
+        pass
+    assert model.backbone.prepared is None
+
+
+def test_reading_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = built("rmt", "odd", "relative", torch.float64)
+    monkeypatch.setattr(encode, "Kept", None)  # cannot be called
+    with torch.no_grad(), Served(model, torch.float64, learns=False):
+        model(torch.randint(11, (2, 4)), model.initial_state(2))
+
+
+def test_frozen_parameters_get_no_gradient() -> None:
+    model = built("rmt", "odd", "relative", torch.float64)
+    model.backbone.requires_grad_(False)
+    _, gradients = differentiated(model, Served(model, torch.float64), quiet=False)
+    assert gradients
+    assert all(parameter.grad is None for parameter in model.backbone.parameters())
 
 
 def test_what_is_read_is_what_the_parameters_are_when_it_begins() -> None:

@@ -71,7 +71,8 @@ def test_updates_of_stacked_seeds_are_those_of_each_alone(name: str) -> None:
 
 
 def test_what_its_layers_cannot_do_is_left_to_autograd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmt.core.serving.has_triton", lambda: True)
+    for name in ("has_triton", "has_bfloat16"):
+        monkeypatch.setattr(f"rmt.core.serving.{name}", lambda: True)
 
     def known(half: bool = True, **model: Any) -> bool:
         return served(trainer_of(tiny(model=model)).model, half) is not None
@@ -80,6 +81,7 @@ def test_what_its_layers_cannot_do_is_left_to_autograd(monkeypatch: pytest.Monke
     assert not known(half=False)
     assert not known(norm="post")
     assert not known(dropout=0.1)
+    assert not known(head_width=256)
     assert not known(**MODELS["transformer_xl_rmt"])
 
 

@@ -18,6 +18,7 @@ from rmt.core.stepping import OpenSegment
 from rmt.errors import ConfigError
 from rmt.nn.adaptive import AdaptiveEmbedding
 from rmt.nn.attention import eager, fused
+from rmt.nn.axis import Axis
 from rmt.nn.backbone import Backbone
 from rmt.nn.embedding import TiedEmbedding
 
@@ -123,7 +124,7 @@ class SegmentModel(nn.Module):
         valid = self.valid(tokens, lengths, padding)
         x = self.memory.wrap(self.embedding(tokens), state)
         spans = self.spans(tokens.shape[1])
-        axis = spans.axis(state.cached, valid, self.config.memory.sees_cache)
+        axis = self.axis(spans, state, valid)
         needed = spans if predict or self.memory.config.carries_read else spans._replace(read=0, tokens=0)
         attend = eager if attention else fused
         encoded = self.backbone(x, axis, cache=state.cache, attend=attend, last=needed.queries)
@@ -161,6 +162,15 @@ class SegmentModel(nn.Module):
         return Spans(
             self.config.cache.size, self.config.memory.size, tokens, memory.write_size if write else 0
         )
+
+    def axis(self, spans: Spans, state: State, valid: Tensor | None) -> Axis:
+        """The axis for attention; what serves the layers keeps it, for segment after segment has the same."""
+
+        def made() -> Axis:
+            return spans.axis(state.cached, valid, self.config.memory.sees_cache)
+
+        served = self.backbone.prepared
+        return made() if served is None or valid is not None else served.axis(spans, made)
 
     def valid(self, tokens: Tensor, lengths: Tensor | None, padding: str) -> Tensor | None:
         """Which tokens of a ragged batch exist, (B, L); none when all do."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import cached_property
 from itertools import pairwise
 
@@ -15,6 +16,9 @@ from rmt.nn.adaptive import AdaptiveEmbedding
 from rmt.nn.fast.classes import Classes, Piece
 from rmt.nn.fast.lookup import Held
 from rmt.nn.fast.prepared import Prepared
+
+MOST = 2**27  # numbers
+WIDEST = 128  # heads
 
 
 class Served:
@@ -29,16 +33,20 @@ class Served:
         dtype: torch.dtype,
         parameters: Mapping[str, Tensor] | None = None,
         learns: bool = True,
+        most: int = MOST,
     ):
-        """`parameters` by their names in the model, if not its own; stacked ones have a leading dimension."""
-        self.model, self.dtype, self.learns = model, dtype, learns
+        """`parameters` by their names in the model, if not its own; stacked ones have a leading dimension.
+
+        At `most` so many numbers wait for a product of many segments, of each kind of matrix.
+        """
+        self.model, self.dtype, self.learns, self.most = model, dtype, learns, most
         self.parameters = parameters or dict(model.named_parameters())
 
     @cached_property
     def layers(self) -> Prepared:
         """Made when they are needed: of seeds that are trained together, nobody needs them one by one."""
         own = {name.removeprefix("backbone."): one for name, one in self.parameters.items()}
-        return Prepared(self.model.backbone, self.dtype, own, self.learns)
+        return Prepared(self.model.backbone, self.dtype, own, self.learns, self.most)
 
     @cached_property
     def table(self) -> Held | None:
@@ -52,22 +60,22 @@ class Served:
         borders = (0, *cutoffs, self.model.config.vocabulary)
         pieces = [[Piece(weight, bias, start, stop)] for start, stop in pairwise(borders)]
         if not isinstance(embedding, AdaptiveEmbedding):
-            return Held([embedding], weight, bias, [Classes(pieces[0], self.dtype)])
+            return Held([embedding], weight, bias, [Classes(pieces[0], self.dtype, self.most)])
         clusters = (own["embedding.clusters.weight"], own["embedding.clusters.bias"])
         pieces[0].append(Piece(*clusters, 0, len(cutoffs)))
-        outputs = [Classes(one, self.dtype) for one in pieces]
+        outputs = [Classes(one, self.dtype, self.most) for one in pieces]
         return Held([embedding, embedding.words], weight, bias, outputs, clusters)
 
     def __enter__(self) -> Served:
-        self.layers.__enter__()
-        if self.table is not None:
-            self.table.__enter__()
+        with ExitStack() as opened:
+            opened.enter_context(self.layers)
+            if self.table is not None:
+                opened.enter_context(self.table)
+            self.opened = opened.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.layers.__exit__(*error)
-        if self.table is not None:
-            self.table.__exit__(*error)
+        self.opened.close()
 
     def deliver(self) -> None:
         """Hand every parameter its gradient."""
@@ -76,11 +84,16 @@ class Served:
             self.table.deliver()
 
 
-def served(model: SegmentModel, half: bool, learns: bool = True) -> Served | None:
+def served(model: SegmentModel, half: bool, learns: bool = True, most: int = MOST) -> Served | None:
     """A model in bfloat16 on a GPU, if its layers are of the kind that is written in few kernels."""
     config = model.config
     known = config.norm == "pre" and config.positions in ("relative", "rotary") and not config.cache.size
     whole = config.dropout == 0 or not model.training
-    if not (half and known and whole and has_triton()):
+    if not (half and known and whole and config.head_width <= WIDEST and has_triton() and has_bfloat16()):
         return None
-    return Served(model, torch.bfloat16, learns=learns)
+    return Served(model, torch.bfloat16, learns=learns, most=most)
+
+
+def has_bfloat16() -> bool:
+    """Whether the GPU multiplies in bfloat16 by itself."""
+    return bool(torch.cuda.is_bf16_supported(including_emulation=False))

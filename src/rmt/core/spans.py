@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -54,8 +53,8 @@ class Spans(NamedTuple):
         self, cached: Tensor, valid: Tensor | None, memory_sees_cache: bool = False, first: int = 0
     ) -> Axis:
         """The axis for attention, if `cached` (B,) cache rows exist and `valid` (B, L) tokens, or all."""
-        make = drawn if torch.compiler.is_compiling() else kept
-        positions, mask = make(self, memory_sees_cache, first, cached.device)
+        mask = self.mask(memory_sees_cache, first, cached.device)
+        positions = torch.arange(self.keys, device=cached.device)
         if self.cache == 0 and valid is None:
             return Axis(positions, mask, cached + self.keys)
         present = positions >= self.cache - cached[:, None]  # (B, K)
@@ -64,12 +63,3 @@ class Spans(NamedTuple):
             present, positions = present & exists, exists.cumsum(1) - 1  # padding takes no place on the axis
         itself = torch.eye(self.keys, dtype=torch.bool, device=cached.device)[self.cache + first :]
         return Axis(positions, (mask & (present[:, None] | itself))[:, None], present.sum(1))
-
-
-def drawn(spans: Spans, memory_sees_cache: bool, first: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The positions of an axis and its mask, for all rows of a batch."""
-    with torch.inference_mode(False):
-        return torch.arange(spans.keys, device=device), spans.mask(memory_sees_cache, first, device)
-
-
-kept = lru_cache(maxsize=64)(drawn)  # segment after segment has the same

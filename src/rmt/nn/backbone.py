@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from rmt.nn.attention import Attend, Attention, KeyValue, fused
@@ -71,9 +72,10 @@ class Backbone(nn.Module):
 
         With `last`, only so many rows at the end come out of the last layer.
         """
-        if self.prepared is not None and attend is fused and axis.mask.dim() == 2 and not past:
-            wanted = x.shape[1] if last is None else last
-            hidden: Tensor = Encode.apply(x, Call(self.prepared, axis, wanted)) if wanted else x[:, :0]
+        whole = last is not None and attend is fused and axis.mask.dim() == 2
+        if self.prepared is not None and whole:
+            call = Call(self.prepared, axis, last, keeps=torch.is_grad_enabled())
+            hidden: Tensor = Encode.apply(x, call) if last else x[:, :0]
             return Encoded(hidden, (), (), ())
         table = self.positions(axis)
         if not past:

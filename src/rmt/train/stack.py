@@ -53,7 +53,7 @@ class Stack:
                 own[name].data = view
         self.served = None
         if first.served is not None:
-            self.served = Served(self.model, first.served.dtype, self.parameters)
+            self.served = Served(self.model, first.served.dtype, self.parameters, most=first.served.most)
         learner = Learner(
             self.config,
             first.fabric,

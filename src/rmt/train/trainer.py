@@ -77,7 +77,9 @@ class Trainer:
         if self.fabric.world_size > 1:
             torch.manual_seed(config.seed + 7919 * self.fabric.global_rank)  # each its own dropout
         self.hindrance = self.hindered() if on_gpu else ""
-        self.served = served(self.model, config.precision == "bf16-mixed") if self.fast else None
+        waits = {"most": 0} if config.bptt.checkpoint else {}  # nothing: it is there to save memory
+        half = config.precision == "bf16-mixed"
+        self.served = served(self.model, half, **waits) if self.fast else None
         self.learner = Learner(
             config, self.fabric, self.read, named, self.optimizers, clip_alone, self.served
         )

@@ -43,6 +43,8 @@ class Bank:
     def deliver(self, gradients: Tensor) -> None:
         """Hand each parameter its gradient."""
         for parameter, gradient in zip(self.parameters, gradients.reshape(self.stored.shape), strict=True):
+            if not parameter.requires_grad:
+                continue
             found = gradient[self.inside].reshape(parameter.shape).to(parameter.dtype).contiguous()
             parameter.grad = found if parameter.grad is None else parameter.grad + found
 
@@ -50,26 +52,37 @@ class Bank:
 class Gradients:
     """Gradients of matrices (count, G, rows, columns), which are sums of products leftᵀ right.
 
-    A product of few rows takes longer to begin than to make: such factors wait, and are multiplied at once.
+    A product of few rows takes longer to begin than to make: such factors wait, and are multiplied at once;
+    but no more than `most` numbers wait.
     """
 
-    def __init__(self, like: Tensor, dtype: torch.dtype):
+    def __init__(self, like: Tensor, dtype: torch.dtype, most: int):
+        self.most = most
         self.totals = torch.zeros_like(like, dtype=dtype, memory_format=torch.contiguous_format)
-        self.waiting: list[list[tuple[Tensor, Tensor]]] = [[] for _ in like]
+        self.clear()
+
+    def clear(self) -> None:
+        self.waiting: list[list[tuple[Tensor, Tensor]]] = [[] for _ in self.totals]
+        self.count = 0  # numbers that wait
 
     def forget(self) -> None:
+        """Begin with zero."""
         self.totals.zero_()
-        self.waiting = [[] for _ in self.waiting]
+        self.clear()
 
     def add(self, number: int, left: Tensor, right: Tensor) -> None:
         """Add leftᵀ right to one of them; (G, N, rows) and (G, N, columns)."""
-        if left.numel() + right.numel() > MANY:
+        size = left.numel() + right.numel()
+        if size > min(MANY, self.most):
             add_product(self.totals[number], left, right)
-        else:
-            self.waiting[number].append((left, right))
+            return
+        if self.count + size > self.most:
+            self.sums()
+        self.waiting[number].append((left, right))
+        self.count += size
 
     def sums(self) -> Tensor:
-        """All of them."""
+        """All of them, with what has waited."""
         alike: dict[int, list[int]] = {}  # matrices by their number of rows
         for number, pairs in enumerate(self.waiting):
             alike.setdefault(sum(left.shape[1] for left, _ in pairs), []).append(number)
@@ -80,19 +93,21 @@ class Gradients:
             add_product(found, left.flatten(0, 1), right.flatten(0, 1))
             found = found.unflatten(0, left.shape[:2])
             torch._foreach_add_([self.totals[number] for number in numbers], list(found.unbind(1)))
-        self.waiting = [[] for _ in self.waiting]
+        self.clear()
         return self.totals
 
 
 class Matrices(Bank):
     """Matrices (count, S, rows, columns) and their gradients."""
 
-    def __init__(
-        self, parameters: list[Tensor], shape: Shape, room: Shape, rows: int, dtype: torch.dtype, learns: bool
-    ):
+    def __init__(self, parameters: list[Tensor], shape: Shape, room: Shape, rows: int, dtype: torch.dtype):
         super().__init__(parameters, shape, room, dtype)
         self.matrices = self.stored.view(len(parameters), self.seeds, rows, -1)
-        self.gradients = Gradients(self.matrices if learns else self.matrices[:0], exact(dtype))
+
+    def make_room(self, learns: bool, most: int) -> None:
+        """For gradients."""
+        like = self.matrices if learns else self.matrices[:0]
+        self.gradients = Gradients(like, exact(like.dtype), most)
 
     def __getitem__(self, number: int) -> Tensor:
         return self.matrices[number]

@@ -16,7 +16,7 @@ def loss_kernel(scores, targets, losses, gradient, rows, classes, stride, BR: tl
     target = tl.load(targets + row, mask=real, other=-1)
     counts = target >= 0
     top = tl.full([BR], float("-inf"), tl.float32)
-    total = tl.zeros([BR], tl.float32)
+    total, chosen = tl.zeros([BR], tl.float32), tl.zeros([BR], tl.float32)
     for first in range(0, classes, BV):
         column = first + tl.arange(0, BV)
         inside = real[:, None] & (column < classes)[None, :]
@@ -26,9 +26,10 @@ def loss_kernel(scores, targets, losses, gradient, rows, classes, stride, BR: tl
         level = tl.where(real, higher, 0.0)
         total = total * tl.exp(top - level) + tl.sum(tl.exp(value - level[:, None]), 1)
         top = higher
+        chosen += tl.sum(tl.where(column[None, :] == target[:, None], value, 0.0), 1)
     weight = tl.where(real, top, 0.0) + tl.log(tl.where(real, total, 1.0))
-    chosen = tl.load(scores + row * stride + target, mask=real & counts, other=0.0).to(tl.float32)
-    tl.store(losses + row, tl.where(counts, weight - chosen, 0.0), mask=real)
+    loss = tl.where(target < classes, weight - chosen, float("nan"))
+    tl.store(losses + row, tl.where(counts, loss, 0.0), mask=real)
     for first in range(0, stride, BV):
         column = first + tl.arange(0, BV)
         inside = real[:, None] & (column < classes)[None, :]

@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 class Classes:
     """Slices of some tables, one below the other, as classes."""
 
-    def __init__(self, pieces: list[Piece], dtype: torch.dtype):
+    def __init__(self, pieces: list[Piece], dtype: torch.dtype, most: int):
         self.pieces = pieces
         self.sizes = [piece.stop - piece.start for piece in pieces]
         weight, bias = pieces[0][:2]
@@ -44,7 +44,7 @@ class Classes:
         self.seeds = bias.numel() // bias.shape[-1]
         shape = (1, self.seeds, wide(self.count), wide(self.width + 1))
         self.stored = torch.zeros(shape, dtype=dtype, device=weight.device)
-        self.gradients = Gradients(self.stored, exact(dtype))
+        self.gradients = Gradients(self.stored, exact(dtype), most)
         self.kept: tuple[Tensor, ...] = ()  # for the gradient of the last call
 
     def refresh(self) -> None:
@@ -75,7 +75,8 @@ class CrossEntropy(torch.autograd.Function):
         rows = hidden.reshape(classes.seeds, -1, width).to(table.dtype)
         rows = F.pad(F.pad(rows, (0, 1), value=1.0), (0, table.shape[-1] - width - 1))
         scores = rows @ table.mT
-        losses, gradient = scored(scores, targets.reshape(classes.seeds, -1), classes.count, keep)
+        with torch.cuda.device_of(hidden):
+            losses, gradient = scored(scores, targets.reshape(classes.seeds, -1), classes.count, keep)
         classes.kept = (rows, gradient)
         shown = scores[..., : classes.count if keep else 0]
         return shown.reshape(*targets.shape, -1 if keep else 0), losses.view(targets.shape)

@@ -59,6 +59,7 @@ class Call:
     prepared: Prepared
     axis: Axis
     last: int  # rows that come out of the last layer
+    keeps: bool  # what the gradient needs
     kept: list[Any] = field(default_factory=list)  # for the gradient
 
 
@@ -67,7 +68,8 @@ class Encode(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, call: Call) -> Tensor:
-        return encode(x, call)
+        with torch.cuda.device_of(x):
+            return encode(x, call)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Call], output: Tensor) -> None:
@@ -78,7 +80,8 @@ class Encode(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return differentiate(gradient, ctx.call, list(ctx.saved_tensors), ctx.shape), None
+        with torch.cuda.device_of(gradient):
+            return differentiate(gradient, ctx.call, list(ctx.saved_tensors), ctx.shape), None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int, None], x: Tensor, call: Call) -> tuple[Tensor, int]:
@@ -108,9 +111,10 @@ def encode(x: Tensor, call: Call) -> Tensor:
         flat = attended.view(prepared.seeds, batch * out, -1)
         final = total.dtype if layer == sizes.layers - 1 else dtype
         *rest, after, normal_after = finish(flat, x, prepared, layer, final)
-        call.kept += Kept(total, normal, projected, *asked[:3], attended, asked[3], *rest)
+        if call.keeps:
+            call.kept += Kept(total, normal, projected, *asked[:3], attended, asked[3], *rest)
         total, normal = after, normal_after
-    call.kept.append(total)
+    call.kept += [total] * call.keeps
     return normal[..., :width].reshape(*front, last, width)
 
 
@@ -208,7 +212,7 @@ def is_near(prepared: Prepared, query: Tensor, key: Tensor, axis: Axis) -> bool:
     """Whether a program can take a head's queries and keys at once, distances and all."""
     if not (prepared.relative and tiled(query)):
         return False
-    return near.fits(key.shape[1], prepared.projected(axis).rows.shape[0])
+    return near.fits(key.shape[1], prepared.projected(axis).rows.shape[0], prepared.head)
 
 
 def look_back(
@@ -238,9 +242,9 @@ def look_back(
     gradients = (part.transpose(1, 2) for part in (to_asked, to_key, to_value))
     weights = (one.attended.transpose(1, 2), one.weight)
     attend_gradient(*places, bias, mask, *weights, scale, *gradients, to_bias, prepared.bounds(mask))
-    if to_scores is not None and one.position is not None:
+    if to_scores is not None:
         distances = prepared.projected(axis)
-        position = one.position
+        position: Any = one.position
         to_scores = to_scores.view(len(position) * prepared.seeds, -1, to_scores.shape[-1])
         distances.gradients.add(layer, to_scores, position.flatten(0, 1))
         to_position = (to_scores @ distances.projected[layer]).view_as(position)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from rmt.nn.fast.classes import Classes
 
-SHORT = 1024  # rows of a table
+MANY = 2**24  # numbers in a matrix that chooses rows
 
 
 class Held:
@@ -94,7 +94,7 @@ def numbers(weight: Tensor, tokens: Tensor) -> Tensor:
 
 def summed(rows: Tensor, numbers: Tensor, count: int) -> Tensor:
     """Rows (N, D) added up by their numbers, (count, D): a product where many have the same."""
-    if rows.is_cuda and count <= SHORT:
+    if rows.is_cuda and count * len(rows) <= MANY:
         chosen = numbers == torch.arange(count, device=numbers.device)[:, None]
         return chosen.to(rows.dtype) @ rows
     made: Tensor = torch.ops.aten.embedding_dense_backward(rows, numbers, count, -1, False)
@@ -103,6 +103,8 @@ def summed(rows: Tensor, numbers: Tensor, count: int) -> Tensor:
 
 def add(parameter: Tensor, gradient: Tensor) -> None:
     """Add to a parameter's gradient, in place where there is one."""
+    if not parameter.requires_grad:
+        return
     if parameter.grad is None:
         parameter.grad = gradient.reshape(parameter.shape).to(parameter.dtype).contiguous()
     else:

@@ -1,6 +1,6 @@
 """What is behind attention, for layers so narrow that a few rows go through all of it at once.
 
-Each function is what `rmt.nn.fast` writes as products and `rmt.nn.fast.rowwise`, in one kernel.
+Each function is what `rmt.nn.fast.encode` writes as products and `rmt.nn.fast.rowwise`, in one kernel.
 """
 
 # S seeds · N rows · D width · P = H·E heads side by side · F inner width

@@ -14,7 +14,8 @@ from rmt.nn.fast.row_tiles import normalised
 def matrix(base, rows, columns, height, stride):
     """Some rows and columns of a matrix, zeros below it and beside it."""
     inside = (rows < height)[:, None] & (columns < stride)[None, :]
-    return tl.load(base + rows[:, None] * stride + columns[None, :], mask=inside, other=0.0)
+    place = base + rows.to(tl.int64)[:, None] * stride + columns[None, :]
+    return tl.load(place, mask=inside, other=0.0)
 
 
 @triton.jit

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rmt.nn.fast import near_tiles
 
-LONGEST = 64
+LONGEST = 64  # rows of a tile, if a head is as wide
 
 
 def tile(keys: int, columns: int, width: int) -> dict[str, int]:
@@ -25,8 +25,9 @@ def tile(keys: int, columns: int, width: int) -> dict[str, int]:
     return {**sizes, "num_warps": 4 if rows == LONGEST else 2}
 
 
-def fits(keys: int, columns: int) -> bool:
-    return max(keys, triton.cdiv(columns, 2)) <= LONGEST
+def fits(keys: int, columns: int, width: int) -> bool:
+    sizes = tile(keys, columns, width)
+    return sizes["BR"] * sizes["BE"] <= LONGEST**2
 
 
 def attend(

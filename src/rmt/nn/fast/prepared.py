@@ -10,7 +10,7 @@ vectors as sums over rows, block by block.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -56,14 +56,18 @@ class Prepared:
         self,
         backbone: Any,
         dtype: torch.dtype,
-        parameters: Mapping[str, Tensor] | None = None,
-        learns: bool = True,
+        parameters: Mapping[str, Tensor],
+        learns: bool,
+        most: int,
     ):
-        """`parameters` by their names in the backbone, if not its own; stacked ones are (S, …)."""
+        """`parameters` by their names in the backbone; stacked ones are (S, …).
+
+        At `most` so many numbers of factors wait to be multiplied, of each kind of matrix.
+        """
         self.backbone, self.dtype = backbone, dtype
         self.sizes: Sizes = backbone.sizes
         layers, width, heads, head, inner, positions = self.sizes
-        parameters = parameters or dict(backbone.named_parameters())
+        self.learns, self.most = learns, most
         parts = 1 if positions == "relative" else 2  # rotary positions turn two halves of a head
         apart, room = (parts, head // parts), (parts, wide(head // parts, 16 // parts))
         D, E, F_ = self.width, self.head, self.inner = wide(width), math.prod(room), wide(inner)
@@ -83,14 +87,11 @@ class Prepared:
             (3 * heads, *room, D),
             3 * heads * E,
             dtype,
-            learns,
         )
-        self.out = Matrices(
-            each("attention.out.weight"), (width, heads, *apart), (D, heads, *room), D, dtype, learns
-        )
-        self.up = Matrices(each("feed_forward.0.weight"), (inner, width), (F_, D), F_, dtype, learns)
+        self.out = Matrices(each("attention.out.weight"), (width, heads, *apart), (D, heads, *room), D, dtype)
+        self.up = Matrices(each("feed_forward.0.weight"), (inner, width), (F_, D), F_, dtype)
         self.up_bias = Bank(each("feed_forward.0.bias"), (inner,), (F_,), dtype)
-        self.down = Matrices(each("feed_forward.3.weight"), (width, inner), (D, F_), D, dtype, learns)
+        self.down = Matrices(each("feed_forward.3.weight"), (width, inner), (D, F_), D, dtype)
         self.down_bias = Bank(each("feed_forward.3.bias"), (width,), (D,), exact(dtype))
         self.banks = [self.gains, self.shifts, self.qkv, self.out]
         self.banks += [self.up, self.up_bias, self.down, self.down_bias]
@@ -103,15 +104,19 @@ class Prepared:
             self.biases = Bank(own, (heads, head), (heads, E), exact(dtype))
             self.banks += [self.project, self.biases]
         self.narrow = max(D, heads * E // 4, F_ // 4) <= NARROW
-        self.make_room(learns)
+        self.make_room()
         self.tables: dict[tuple[int, int], tuple[Tensor, ...]] = {}
+        self.axes: dict[tuple[int, ...], Axis] = {}
         self.seen: dict[tuple[int, int], Any] = {}
         self.distances: dict[tuple[int, int], Distances] = {}
 
-    def make_room(self, learns: bool) -> None:
-        """For sums over rows, each block by its own program."""
+    def make_room(self) -> None:
+        """For gradients: of matrices, and sums over rows, each block by its own program."""
+        for matrices in (self.qkv, self.out, self.up, self.down):
+            matrices.make_room(self.learns, self.most)
         like, layers, seeds = self.gains.stored, self.sizes.layers, self.seeds
-        blocks, few = (max(64, BLOCKS // seeds), max(8, FEW // seeds)) if learns else (0, 0)
+        blocks = max(64, min(BLOCKS, 2**18 // self.width) // seeds) if self.learns else 0
+        few = max(8, FEW // seeds) if self.learns else 0
         self.no_bias = like.new_zeros(seeds, self.width)
         self.norm_sums = like.new_zeros(2 * layers + 1, seeds, blocks, 3, self.width)
         self.up_sums = like.new_zeros(layers, seeds, blocks if self.narrow else few, self.inner)
@@ -169,12 +174,20 @@ class Prepared:
         return self.biases_near[segments]
 
     def table(self, axis: Axis) -> tuple[Tensor, ...]:
-        """Sinusoids (W, D) of distances, or cosines and sines (K, true E) of places: always the same."""
+        """Sinusoids (W, D) of distances, or cosines and sines (K, E / 2) of places: always the same."""
         shape = queries, keys = axis.mask.shape[-2:]
         if shape not in self.tables:
             with torch.inference_mode(False), torch.no_grad():
                 self.tables[queries, keys] = self.sinusoids(axis)
         return self.tables[queries, keys]
+
+    def axis(self, spans: tuple[int, ...], make: Callable[[], Axis]) -> Axis:
+        """The axis of these spans: made once, and kept as long as recordings may read it."""
+        if spans not in self.axes:
+            with torch.inference_mode(False), torch.no_grad():
+                positions, mask, _ = make()
+                self.axes[spans] = Axis(positions, mask, positions[:0])  # no layer asks how many are present
+        return self.axes[spans]
 
     def bounds(self, mask: Tensor) -> Any:
         """The bounds of a mask (Q, K): always the same for a shape."""
@@ -205,6 +218,6 @@ class Prepared:
             flat = rows @ self.project.stored.flatten(0, -2).mT  # (W, layers · S · H · E)
             layers, seeds, heads, width, _ = self.project.stored.shape
             projected = flat.view(-1, layers, seeds, heads, width).permute(1, 3, 2, 0, 4).flatten(1, 2)
-            gradients = Gradients(projected, exact(self.dtype))
+            gradients = Gradients(projected if self.learns else projected[:0], exact(self.dtype), self.most)
             self.distances[queries, keys] = Distances(rows, projected.contiguous(), gradients)
         return self.distances[queries, keys]

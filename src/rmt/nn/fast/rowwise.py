@@ -77,7 +77,8 @@ def norm_gradient(
     columns = power(padded)
     row_tiles.norm_gradient_kernel[(sums.shape[1], seeds)](
         gradient, x, gain, x if above is None else above, found, half, sums, rows, width, padded,
-        HAS_ABOVE=above is not None, BR=max(1, min(8, 2048 // columns)), BD=columns, num_warps=2,
+        HAS_ABOVE=above is not None, BR=max(1, min(8, 2048 // columns)),
+        BD=columns, num_warps=2 if columns <= 1024 else 8,
     )  # fmt: skip
     return found, half
 
