@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rmt.core.spans import Spans
 from rmt.nn.attention import KeyValue, eager, fused
+from rmt.nn.heads import Heads, Places
 from rmt.nn.positions import shift
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -99,11 +100,11 @@ def test_bounds_leave_out_only_what_nobody_sees(biased: bool) -> None:
     found = []
     for chosen in (None, limits):
         output = torch.zeros_like(query)
-        weight = attend(query, key, value, bias, mask[None], 0.25, output, chosen)
+        heads = Heads(query, key, value, bias, mask[None], 0.25, chosen)
+        weight = attend(heads, output)
         gradients = [torch.zeros_like(one) for one in (query, key, value)]
         to_bias = torch.zeros_like(bias) if bias is not None else None
-        given = (query.flip(2), query, key, value, bias, mask[None], output, weight, 0.25)
-        attend_gradient(*given, *gradients, to_bias, chosen)
+        attend_gradient(heads, query.flip(2), output, weight, Places(*gradients, to_bias))
         found.append([output, weight, *gradients, *([] if to_bias is None else [to_bias])])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)

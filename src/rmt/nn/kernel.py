@@ -15,6 +15,7 @@ import triton
 from torch import Tensor
 from torch.nn import functional as F
 
+from rmt.nn.heads import Heads, Places
 from rmt.nn.tiles import forward_kernel, gradient_kernel, key_gradient_kernel, query_gradient_kernel
 
 
@@ -59,62 +60,36 @@ def like(tensor: Tensor) -> Tensor:
     return tensor.new_empty(tensor.transpose(1, 2).shape).transpose(1, 2)
 
 
-def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    mask: Tensor,
-    scale: float,
-    output: Tensor,
-    bounds: Bounds | None = None,
-) -> Tensor:
-    """Write softmax(scale · query keyᵀ + bias) value to `output`, (B, H, Q, E); log-sums (B, H, Q).
-
-    `bias` is (B, H, Q, K), `mask` (B or 1, Q, K) true where a key is visible, `bounds` those of one for all.
-    """
-    query, key, value, mask = map(rowwise, (query, key, value, mask))
-    bias = query if bias is None else rowwise(bias)
+def attend(asked: Heads, output: Tensor) -> Tensor:
+    """Write what is found to `output`, (B, H, Q, E); the logarithms of sums (B, H, Q)."""
+    query, key, value, mask = map(rowwise, (asked.query, asked.key, asked.value, asked.mask))
+    bias = query if asked.bias is None else rowwise(asked.bias)
     batch, heads, queries, width = query.shape
     weight = query.new_empty(query.shape[:3], dtype=torch.float32)
-    mask = mask.expand(batch, -1, -1)
+    mask, bounds = mask.expand(batch, -1, -1), asked.bounds
     chosen = sizes(key.shape[2], width)
     with torch.cuda.device_of(query):
         forward_kernel[(batch * heads, triton.cdiv(queries, chosen["BQ"]))](
             query, key, value, bias, mask, bounds.stops if bounds else mask, output, weight,
-            *strides(query, key, value, bias, mask, output), heads, queries, key.shape[2], width, scale,
+            *strides(query, key, value, bias, mask, output), heads, queries, key.shape[2], width, asked.scale,
             HAS_BIAS=bias is not query, BOUNDED=bounds is not None, **chosen,
         )  # fmt: skip
     return weight
 
 
-def attend_gradient(
-    gradient: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    mask: Tensor,
-    output: Tensor,
-    weight: Tensor,
-    scale: float,
-    to_query: Tensor,
-    to_key: Tensor,
-    to_value: Tensor,
-    to_bias: Tensor | None,
-    bounds: Bounds | None = None,
-) -> None:
+def attend_gradient(asked: Heads, gradient: Tensor, output: Tensor, weight: Tensor, places: Places) -> None:
     """Write the gradients of query, key, value and bias, if there is one."""
-    gradient, query, key, value, mask = map(rowwise, (gradient, query, key, value, mask))
-    if bias is None:
-        bias = to_bias = query
-    bias, has_bias = rowwise(bias), bias is not query
+    given = (gradient, asked.query, asked.key, asked.value, asked.mask)
+    gradient, query, key, value, mask = map(rowwise, given)
+    bias = query if asked.bias is None else rowwise(asked.bias)
+    to_query, to_key, to_value, _ = places
+    to_bias = query if places.bias is None else places.bias
     batch, heads, queries, width = query.shape
     keys, mask = key.shape[2], mask.expand(batch, -1, -1)
     chosen = sizes(keys, width)
-    fixed: Any = {"HAS_BIAS": has_bias, **chosen}
-    stops, starts = bounds or (mask, mask)
-    counts = (heads, queries, keys, width, scale)
+    fixed: Any = {"HAS_BIAS": bias is not query, **chosen}
+    stops, starts = asked.bounds or (mask, mask)
+    counts = (heads, queries, keys, width, asked.scale)
     with torch.cuda.device_of(query):
         if max(queries, keys) <= chosen["BK"]:
             gradient_kernel[(batch * heads,)](
@@ -123,7 +98,7 @@ def attend_gradient(
                 *counts, **fixed,
             )  # fmt: skip
             return
-        inner, fixed["BOUNDED"] = torch.empty_like(weight), bounds is not None
+        inner, fixed["BOUNDED"] = torch.empty_like(weight), asked.bounds is not None
         query_gradient_kernel[(batch * heads, triton.cdiv(queries, chosen["BQ"]))](
             query, key, value, bias, mask, stops, output, weight, gradient, inner, to_query, to_bias,
             *strides(query, key, value, bias, mask, output, gradient, to_query, to_bias),
@@ -142,7 +117,7 @@ def attention(
 ) -> tuple[Tensor, Tensor]:
     """What `attend` writes, and what it returns."""
     output = like(query)
-    return output, attend(query, key, value, bias, mask, scale, output)
+    return output, attend(Heads(query, key, value, bias, mask, scale), output)
 
 
 @attention.register_fake
@@ -165,7 +140,8 @@ def attention_gradient(
     """The gradients of query, key, value and bias (empty if there is none)."""
     to_bias = query.new_empty((0,) if bias is None else bias.shape)
     found = like(query), like(key), like(value), to_bias
-    attend_gradient(gradient, query, key, value, bias, mask, output, weight, scale, *found)
+    places = Places(*found[:3], None if bias is None else to_bias)
+    attend_gradient(Heads(query, key, value, bias, mask, scale), gradient, output, weight, places)
     return found
 
 

@@ -30,6 +30,7 @@ from rmt.nn.fast.rowwise import (
     tiled,
     turn,
 )
+from rmt.nn.heads import Heads, Places
 from rmt.nn.positions import shift
 
 if has_triton_package():
@@ -148,18 +149,15 @@ def finish(
     attended: Tensor, x: Tensor, prepared: Prepared, layer: int, final: torch.dtype
 ) -> tuple[Tensor, ...]:
     """Behind attention: the middle, its norm, the inner rows; the layer's output and the norm of that."""
+    if prepared.narrow and tiled(x):
+        return narrow.finish(attended, x, prepared, layer, final)
     width, number = prepared.sizes.width, 2 * layer + 1
     norm, after = ((prepared.gains[one], prepared.shifts[one]) for one in (number, number + 1))
-    up, down = (
-        (prepared.up[layer], prepared.up_bias[layer]),
-        (prepared.down[layer], prepared.down_bias[layer]),
-    )
-    if prepared.narrow and tiled(x):
-        return narrow.finish(attended, x, prepared.out[layer], norm, up, down, after, width, final)
     mixed = product(attended, prepared.out[layer])
     middle, second = add_norm(x, mixed, prepared.no_bias, *norm, width, prepared.dtype)
-    inner = rectified(second, *up)
-    return middle, second, inner, *add_norm(middle, product(inner, down[0]), down[1], *after, width, final)
+    inner = rectified(second, prepared.up[layer], prepared.up_bias[layer])
+    found, bias = product(inner, prepared.down[layer]), prepared.down_bias[layer]
+    return middle, second, inner, *add_norm(middle, found, bias, *after, width, final)
 
 
 def finish_back(
@@ -167,14 +165,13 @@ def finish_back(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradient of the middle, twice, and of what attention found."""
     width, number = prepared.sizes.width, 2 * layer + 1
-    gain, sums, up_sums = prepared.gains[number], prepared.norm_sums[number], prepared.up_sums[layer]
     prepared.down.gradients.add(layer, half, one.inner)
     if prepared.narrow and tiled(half):
-        matrices = (prepared.up[layer], prepared.down[layer], prepared.out[layer])
-        given = (above, half, one.inner, one.middle, gain, matrices, up_sums, sums, width)
-        to_inner, above, half, to_attended = narrow.finish_gradient(*given)
+        kept = (one.middle, one.inner)
+        to_inner, above, half, to_attended = narrow.finish_gradient(above, half, kept, prepared, layer)
     else:
-        to_inner = relu_gradient(half @ prepared.down[layer], one.inner, up_sums)
+        gain, sums = prepared.gains[number], prepared.norm_sums[number]
+        to_inner = relu_gradient(half @ prepared.down[layer], one.inner, prepared.up_sums[layer])
         come = to_inner @ prepared.up[layer]
         above, half = norm_gradient(come, one.middle, gain, above, sums, width, prepared.dtype)
         to_attended = half @ prepared.out[layer]
@@ -192,8 +189,8 @@ def look(
     mask = axis.mask[-out:]
     if is_near(prepared, query, key, axis):
         distances = prepared.projected(axis).projected[layer]
-        given = (query, key, value, prepared.biases.stored, distances, mask, scale)
-        found, weight = near.attend(*given)
+        near_by = near.Asked(query, key, value, prepared.biases.stored, distances, mask, scale)
+        found, weight = near.attend(near_by)
         return found, query, None, None, weight
     if prepared.relative:
         asked = query if out == key.shape[1] else query.contiguous()
@@ -203,9 +200,9 @@ def look(
         scores = (position.flatten(0, 1) @ projected.mT).view(len(position), len(query), out, -1)
         bias = shift(scores.transpose(0, 1), key.shape[1])
     found = torch.empty_like(query, memory_format=torch.contiguous_format)
-    places = (one.transpose(1, 2) for one in (query, key, value))
-    weight = attend(*places, bias, mask, scale, found.transpose(1, 2), prepared.bounds(mask))
-    return found, query, position, scores, weight
+    rows = (one.transpose(1, 2) for one in (query, key, value))
+    heads = Heads(*rows, bias, mask[None], scale, prepared.bounds(mask))
+    return found, query, position, scores, attend(heads, found.transpose(1, 2))
 
 
 def is_near(prepared: Prepared, query: Tensor, key: Tensor, axis: Axis) -> bool:
@@ -226,9 +223,10 @@ def look_back(
     if prepared.relative and one.scores is None:
         query, key, value = heads_of(one.projected, prepared, rows)
         distances, sums = prepared.projected(axis), prepared.near_sums(len(query))[layer]
-        given = (query[:, rows - out :], key, value, prepared.biases.stored, distances.projected[layer], mask)
+        known = (prepared.biases.stored, distances.projected[layer])
+        near_by = near.Asked(query[:, rows - out :], key, value, *known, mask, scale)
         places = (to_query[:, rows - out :], to_key, to_value)
-        factors = near.attend_gradient(to_attended, *given, one.weight, scale, *places, sums)
+        factors = near.attend_gradient(near_by, to_attended, one.weight, places, sums)
         distances.gradients.add(layer, *factors)
         to_query[:, : rows - out] = 0
         return found
@@ -238,10 +236,11 @@ def look_back(
     if one.scores is not None:
         to_scores = torch.zeros_like(one.scores)
         bias, to_bias = (shift(scores.transpose(0, 1), rows) for scores in (one.scores, to_scores))
-    places = (part.transpose(1, 2) for part in (to_attended, one.content, key, value))
-    gradients = (part.transpose(1, 2) for part in (to_asked, to_key, to_value))
-    weights = (one.attended.transpose(1, 2), one.weight)
-    attend_gradient(*places, bias, mask, *weights, scale, *gradients, to_bias, prepared.bounds(mask))
+    parts = (part.transpose(1, 2) for part in (one.content, key, value))
+    heads = Heads(*parts, bias, mask[None], scale, prepared.bounds(mask))
+    gradients = Places(*(part.transpose(1, 2) for part in (to_asked, to_key, to_value)), to_bias)
+    attended = one.attended.transpose(1, 2)
+    attend_gradient(heads, to_attended.transpose(1, 2), attended, one.weight, gradients)
     if to_scores is not None:
         distances = prepared.projected(axis)
         position: Any = one.position

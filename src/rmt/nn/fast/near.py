@@ -7,7 +7,7 @@ What `rmt.nn.fast.encode` writes as a product for distances, a shift and attenti
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -30,64 +30,59 @@ def fits(keys: int, columns: int, width: int) -> bool:
     return sizes["BR"] * sizes["BE"] <= LONGEST**2
 
 
-def attend(
-    query: Tensor, key: Tensor, value: Tensor, biases: Tensor, distances: Tensor, mask: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
-    """What queries (S · B, T, H, E) find among keys and values (S · B, R, H, E), and logarithms of sums.
+class Asked(NamedTuple):
+    """Queries and what they look at; queries, keys and values lie in one tensor."""
 
-    `biases` (2, S, H, E) are content's and position's, `distances` (H · S, W, E) are projected, `mask` is
-    (T, R). Queries, keys and values lie in one tensor.
-    """
+    query: Tensor  # (S · B, T, H, E)
+    key: Tensor  # (S · B, R, H, E)
+    value: Tensor  # (S · B, R, H, E)
+    biases: Tensor  # (2, S, H, E) content's and position's
+    distances: Tensor  # (H · S, W, E) projected
+    mask: Tensor  # (T, R)
+    scale: float
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Steps from batch to batch, from row to row, from head to head."""
+        return self.query.stride()[:3]
+
+    @property
+    def counts(self) -> tuple[Any, ...]:
+        """Heads, segments of a seed, seeds, queries, keys, distances, head width, scale."""
+        batch, length, heads, width = self.query.shape
+        seeds, keys, columns = self.biases.shape[1], self.key.shape[1], self.distances.shape[1]
+        return heads, batch // seeds, seeds, length, keys, columns, width, self.scale
+
+    @property
+    def tile(self) -> dict[str, int]:
+        return tile(self.key.shape[1], self.distances.shape[1], self.query.shape[-1])
+
+
+def attend(asked: Asked) -> tuple[Tensor, Tensor]:
+    """What is found, (S · B, T, H, E), and logarithms of sums (S · B, H, T)."""
+    query, mask = asked.query, asked.mask
     found = query.new_empty(query.shape)
     weight = query.new_empty(len(query), query.shape[2], query.shape[1], dtype=torch.float32)
     near_tiles.near_kernel[(weight.shape[:2].numel(),)](
-        query, key, value, biases, distances, mask, found, weight,
-        *places(query), *found.stride()[:2], mask.stride(0), *counts(query, key, biases, distances), scale,
-        **tile(key.shape[1], distances.shape[1], query.shape[-1]),
+        *asked[:6], found, weight,
+        *asked.places, *found.stride()[:2], mask.stride(0), *asked.counts, **asked.tile,
     )  # fmt: skip
     return found, weight
 
 
 def attend_gradient(
-    gradient: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    biases: Tensor,
-    distances: Tensor,
-    mask: Tensor,
-    weight: Tensor,
-    scale: float,
-    to_query: Tensor,
-    to_key: Tensor,
-    to_value: Tensor,
-    sums: Tensor,
+    asked: Asked, gradient: Tensor, weight: Tensor, places: tuple[Tensor, Tensor, Tensor], sums: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Write the gradients of queries, keys and values, and add those of the biases to `sums` (S, B, 2, H, E).
 
     Returns the two factors of the distances' gradient, (H · S, B · T, W) and (H · S, B · T, E).
     """
-    batch, length, heads, width = query.shape
-    to_scores = query.new_empty(heads, batch, length, distances.shape[1])
+    query, mask, (groups, columns, width) = asked.query, asked.mask, asked.distances.shape
+    batch, length, heads, _ = query.shape
+    to_scores = query.new_empty(heads, batch, length, columns)
     asking = query.new_empty(heads, batch, length, width)
     near_tiles.near_gradient_kernel[(batch * heads,)](
-        query, key, value, biases, distances, mask, weight, gradient,
-        to_query, to_key, to_value, to_scores, asking, sums,
-        *places(query), *gradient.stride()[:2], mask.stride(0), *counts(query, key, biases, distances), scale,
-        **tile(key.shape[1], distances.shape[1], width),
+        *asked[:6], weight, gradient, *places, to_scores, asking, sums,
+        *asked.places, *gradient.stride()[:2], mask.stride(0), *asked.counts, **asked.tile,
     )  # fmt: skip
-    groups = len(distances)
-    return to_scores.view(groups, -1, distances.shape[1]), asking.view(groups, -1, width)
-
-
-def places(query: Tensor) -> tuple[int, int, int]:
-    """Steps from batch to batch, from row to row, from head to head."""
-    batch, row, head, _ = query.stride()
-    return batch, row, head
-
-
-def counts(query: Tensor, key: Tensor, biases: Tensor, distances: Tensor) -> tuple[Any, ...]:
-    """Heads, segments of a seed, seeds, queries, keys, distances, head width."""
-    batch, length, heads, width = query.shape
-    seeds = biases.shape[1]
-    return heads, batch // seeds, seeds, length, key.shape[1], distances.shape[1], width
+    return to_scores.view(groups, -1, columns), asking.view(groups, -1, width)

@@ -8,12 +8,12 @@ of vectors) gather in buffers (S, blocks, …), each block by its own program: t
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils._triton import has_triton_package
+
+from rmt.nn.heads import Heads, Places
 
 if has_triton_package():
     import triton
@@ -151,57 +151,33 @@ def ask_gradient(to_query: Tensor, to_position: Tensor, sums: Tensor, scale: flo
     )  # fmt: skip
 
 
-def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    mask: Tensor,
-    scale: float,
-    output: Tensor,
-    bounds: Any = None,
-) -> Tensor:
-    """`rmt.nn.kernel.attend`, for one mask (Q, K)."""
-    if tiled(query):
-        return kernel.attend(query, key, value, bias, mask[None], scale, output, bounds)
-    scores = visible(query, key, bias, mask, scale)
+def attend(asked: Heads, output: Tensor) -> Tensor:
+    """`rmt.nn.kernel.attend`."""
+    if tiled(output):
+        return kernel.attend(asked, output)
+    scores = visible(asked)
     weight = scores.logsumexp(-1)
-    output.copy_((scores - weight[..., None]).exp() @ value)
+    output.copy_((scores - weight[..., None]).exp() @ asked.value)
     return weight
 
 
-def attend_gradient(
-    gradient: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    mask: Tensor,
-    output: Tensor,
-    weight: Tensor,
-    scale: float,
-    to_query: Tensor,
-    to_key: Tensor,
-    to_value: Tensor,
-    to_bias: Tensor | None,
-    bounds: Any = None,
-) -> None:
-    """`rmt.nn.kernel.attend_gradient`, for one mask (Q, K)."""
-    if tiled(query):
-        given = (gradient, query, key, value, bias, mask[None], output, weight, scale)
-        kernel.attend_gradient(*given, to_query, to_key, to_value, to_bias, bounds)
+def attend_gradient(asked: Heads, gradient: Tensor, output: Tensor, weight: Tensor, places: Places) -> None:
+    """`rmt.nn.kernel.attend_gradient`."""
+    if tiled(output):
+        kernel.attend_gradient(asked, gradient, output, weight, places)
         return
-    share = (visible(query, key, bias, mask, scale) - weight[..., None]).exp()
-    back = gradient @ value.mT
+    share = (visible(asked) - weight[..., None]).exp()
+    back = gradient @ asked.value.mT
     change = share * (back - (share * back).sum(-1, keepdim=True))
-    to_query.copy_(change @ key * scale)
-    to_key.copy_(change.mT @ query * scale)
-    to_value.copy_(share.mT @ gradient)
-    if to_bias is not None:
-        to_bias.copy_(change)
+    places.query.copy_(change @ asked.key * asked.scale)
+    places.key.copy_(change.mT @ asked.query * asked.scale)
+    places.value.copy_(share.mT @ gradient)
+    if places.bias is not None:
+        places.bias.copy_(change)
 
 
-def visible(query: Tensor, key: Tensor, bias: Tensor | None, mask: Tensor, scale: float) -> Tensor:
+def visible(asked: Heads) -> Tensor:
     """Scores, -inf where a query does not see a key."""
-    scores = query @ key.mT * scale
-    return torch.where(mask, scores if bias is None else scores + bias, -torch.inf)
+    scores = asked.query @ asked.key.mT * asked.scale
+    biased = scores if asked.bias is None else scores + asked.bias
+    return torch.where(asked.mask[:, None], biased, -torch.inf)

@@ -1,0 +1,30 @@
+"""One call of attention as kernels take it."""
+
+# B batch · H heads · Q queries · K keys · E head width
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+
+class Heads(NamedTuple):
+    """Queries and what they look at: softmax(scale · query keyᵀ + bias) value, over the visible keys."""
+
+    query: Tensor  # (B, H, Q, E)
+    key: Tensor  # (B, H, K, E)
+    value: Tensor  # (B, H, K, E)
+    bias: Tensor | None  # (B, H, Q, K)
+    mask: Tensor  # (B or 1, Q, K), true where a key is visible
+    scale: float
+    bounds: Any = None  # of a mask that all rows of the batch share: `rmt.nn.kernel.Bounds`
+
+
+class Places(NamedTuple):
+    """Where the gradients of `Heads` are written."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    bias: Tensor | None
