@@ -43,10 +43,7 @@ class Bank:
     def deliver(self, gradients: Tensor) -> None:
         """Hand each parameter its gradient."""
         for parameter, gradient in zip(self.parameters, gradients.reshape(self.stored.shape), strict=True):
-            if not parameter.requires_grad:
-                continue
-            found = gradient[self.inside].reshape(parameter.shape).to(parameter.dtype).contiguous()
-            parameter.grad = found if parameter.grad is None else parameter.grad + found
+            add(parameter, gradient[self.inside])
 
 
 class Gradients:
@@ -111,6 +108,17 @@ class Matrices(Bank):
 
     def __getitem__(self, number: int) -> Tensor:
         return self.matrices[number]
+
+
+def add(parameter: Tensor, gradient: Tensor) -> None:
+    """Add to a parameter's gradient, in place where there is one."""
+    if not parameter.requires_grad:
+        return
+    found = gradient.reshape(parameter.shape).to(parameter.dtype)
+    if parameter.grad is None:
+        parameter.grad = found.contiguous()
+    else:
+        parameter.grad += found
 
 
 def exact(dtype: torch.dtype) -> torch.dtype:

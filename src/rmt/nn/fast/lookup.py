@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from rmt.nn.fast.banks import add
 from rmt.nn.fast.classes import Classes
 
 MANY = 2**24  # numbers in a matrix that chooses rows
@@ -99,13 +100,3 @@ def summed(rows: Tensor, numbers: Tensor, count: int) -> Tensor:
         return chosen.to(rows.dtype) @ rows
     made: Tensor = torch.ops.aten.embedding_dense_backward(rows, numbers, count, -1, False)
     return made
-
-
-def add(parameter: Tensor, gradient: Tensor) -> None:
-    """Add to a parameter's gradient, in place where there is one."""
-    if not parameter.requires_grad:
-        return
-    if parameter.grad is None:
-        parameter.grad = gradient.reshape(parameter.shape).to(parameter.dtype).contiguous()
-    else:
-        parameter.grad += gradient.view_as(parameter)
