@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,15 +57,16 @@ class Served:
         place = "embedding.words" if cutoffs else "embedding"
         if not self.learns or f"{place}.weight" not in own:
             return None
-        weight, bias = own[f"{place}.weight"], own[f"{place}.bias"]
+        table = (own[f"{place}.weight"], own[f"{place}.bias"])
         borders = (0, *cutoffs, self.model.config.vocabulary)
-        pieces = [[Piece(weight, bias, start, stop)] for start, stop in pairwise(borders)]
-        if not isinstance(embedding, AdaptiveEmbedding):
-            return Held([embedding], weight, bias, [Classes(pieces[0], self.dtype, self.most)])
-        clusters = (own["embedding.clusters.weight"], own["embedding.clusters.bias"])
-        pieces[0].append(Piece(*clusters, 0, len(cutoffs)))
+        pieces = [[Piece(*table, start, stop)] for start, stop in pairwise(borders)]
+        modules: list[Any] = [embedding]
+        if isinstance(embedding, AdaptiveEmbedding):
+            modules.append(embedding.words)
+            clusters = (own["embedding.clusters.weight"], own["embedding.clusters.bias"])
+            pieces[0].append(Piece(*clusters, 0, len(cutoffs)))
         outputs = [Classes(one, self.dtype, self.most) for one in pieces]
-        return Held([embedding, embedding.words], weight, bias, outputs, clusters)
+        return Held(modules, table, outputs, self.most)
 
     def __enter__(self) -> Served:
         with ExitStack() as opened:

@@ -19,12 +19,12 @@ MANY = 2**24  # numbers in a matrix that chooses rows
 class Held:
     """A module's table (V, D), or S stacked ones (S, V, D), in and out; while this is open, it is used."""
 
-    def __init__(
-        self, modules: list[Any], weight: Tensor, bias: Tensor, outputs: list[Classes], extra: Any = ()
-    ):
-        """The words are the first pieces of the `outputs`, `extra` is the second piece of the first."""
-        self.modules, self.weight, self.bias = modules, weight, bias
-        self.outputs, self.extra = outputs, extra
+    def __init__(self, modules: list[Any], table: tuple[Tensor, Tensor], outputs: list[Classes], most: int):
+        """`table` is weight and bias, and the words are the first pieces of the `outputs`.
+
+        At `most` so many numbers of gradients wait for their sum.
+        """
+        self.modules, self.table, self.outputs, self.most = modules, table, outputs, most
         self.found: list[tuple[Tensor, Tensor]] = []  # row numbers and the gradients of those rows
 
     def __enter__(self) -> Held:
@@ -44,19 +44,30 @@ class Held:
         found: Tensor = Lookup.apply(weight, tokens, self)
         return found
 
-    def deliver(self) -> None:
-        """Add to the gradients of the table."""
-        (words, *others), *tails = (classes.found() for classes in self.outputs)
-        parts = [words, *(tail[0] for tail in tails)]
-        for parameter, gradients in zip((self.weight, self.bias), zip(*parts, strict=True), strict=True):
-            add(parameter, gradients[0] if len(gradients) == 1 else torch.cat(gradients, dim=1))
-        for parameters, gradients in zip((self.extra,) if others else (), others, strict=True):
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                add(parameter, gradient)
+    def wait(self, numbers: Tensor, gradient: Tensor) -> None:
+        """Keep the gradients of some rows, but not too many of them."""
+        self.found.append((numbers, gradient))
+        if sum(rows.numel() for _, rows in self.found) > self.most:
+            self.add_rows()
+
+    def add_rows(self) -> None:
+        """Add what waits to the gradient of the table."""
         if self.found:
             tokens, gradients = (torch.cat(column) for column in zip(*self.found, strict=True))
-            add(self.weight, summed(gradients, tokens, self.weight.flatten(0, -2).shape[0]))
+            add(self.table[0], summed(gradients, tokens, self.table[0].flatten(0, -2).shape[0]))
         self.found = []
+
+    def deliver(self) -> None:
+        """Add to the gradients of the table, and of what else is among the classes."""
+        found = [classes.found() for classes in self.outputs]
+        words = zip(*(pieces[0] for pieces in found), strict=True)
+        for parameter, gradients in zip(self.table, words, strict=True):
+            add(parameter, gradients[0] if len(gradients) == 1 else torch.cat(gradients, dim=1))
+        for classes, pieces in zip(self.outputs, found, strict=True):
+            for piece, gradients in zip(classes.pieces[1:], pieces[1:], strict=True):
+                add(piece.weight, gradients[0])
+                add(piece.bias, gradients[1])
+        self.add_rows()
 
 
 class Lookup(torch.autograd.Function):
@@ -74,7 +85,7 @@ class Lookup(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
         (tokens,) = ctx.saved_tensors
-        ctx.held.found.append((tokens.flatten(), gradient.flatten(0, -2)))
+        ctx.held.wait(tokens.flatten(), gradient.flatten(0, -2))
         return None, None, None
 
     @staticmethod
