@@ -1,6 +1,5 @@
 """The model whose gradient is written down is the one that autograd differentiates."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -10,11 +9,10 @@ from torch import Tensor
 from rmt import SegmentModel, presets
 from rmt.core.serving import Served
 from rmt.nn.fast import classes, encode, prepared, rowwise
+from rmt.nn.heads import INTERPRETED, KERNELS
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-TILED = torch.cuda.is_available() or INTERPRETED  # whether the kernels can run
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
-needs_kernels = pytest.mark.skipif(not TILED, reason="needs a CUDA device")
+needs_kernels = pytest.mark.skipif(not KERNELS, reason="needs a CUDA device")
 
 # widths that 16 divides, and widths that have to be filled up
 SIZES = {
@@ -126,6 +124,7 @@ def test_the_kernels_do_the_same(
     assert_same(model, Served(model, torch.float32), quiet, 1e-5 if DEVICE == "cpu" else 5e-2)
 
 
+@pytest.mark.gpu
 @needs_kernels
 def test_what_is_no_class_has_no_loss_and_what_cannot_be_one_is_not_a_number(
     monkeypatch: pytest.MonkeyPatch,

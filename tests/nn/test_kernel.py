@@ -3,22 +3,19 @@
 They run on a CUDA device, or on the CPU where TRITON_INTERPRET=1 is set and Triton is installed.
 """
 
-import os
-
 import pytest
 import torch
 from torch import Tensor
 
 from rmt.core.spans import Spans
 from rmt.nn.attention import KeyValue, eager, fused
-from rmt.nn.heads import Heads, Places
+from rmt.nn.heads import INTERPRETED, KERNELS, Heads, Places
 from rmt.nn.positions import shift
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(DEVICE == "cpu" and not INTERPRETED, reason="needs a CUDA device"),
+    pytest.mark.skipif(not KERNELS, reason="needs a CUDA device"),
     pytest.mark.filterwarnings("ignore"),
 ]
 

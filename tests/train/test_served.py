@@ -71,8 +71,8 @@ def test_updates_of_stacked_seeds_are_those_of_each_alone(name: str) -> None:
 
 
 def test_what_its_layers_cannot_do_is_left_to_autograd(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("has_triton", "has_bfloat16"):
-        monkeypatch.setattr(f"rmt.core.serving.{name}", lambda: True)
+    monkeypatch.setattr("rmt.core.serving.KERNELS", True)
+    monkeypatch.setattr("rmt.core.serving.has_bfloat16", lambda: True)
 
     def known(half: bool = True, **model: Any) -> bool:
         return served(trainer_of(tiny(model=model)).model, half) is not None
@@ -83,6 +83,10 @@ def test_what_its_layers_cannot_do_is_left_to_autograd(monkeypatch: pytest.Monke
     assert not known(dropout=0.1)
     assert not known(head_width=256)
     assert not known(**MODELS["transformer_xl_rmt"])
+    frozen = trainer_of(tiny()).model
+    frozen.embedding.requires_grad_(False)  # then nothing would tell the layers to differentiate
+    assert served(frozen, half=True) is None
+    assert served(frozen, half=True, learns=False) is not None
 
 
 @pytest.mark.gpu

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._triton import has_triton
 
 from rmt.core.model import SegmentModel
 from rmt.nn.adaptive import AdaptiveEmbedding
 from rmt.nn.fast.classes import Classes, Piece
 from rmt.nn.fast.lookup import Held
 from rmt.nn.fast.prepared import Prepared
+from rmt.nn.heads import KERNELS
 
 MOST = 2**27  # numbers
 WIDEST = 128  # heads
@@ -91,7 +91,9 @@ def served(model: SegmentModel, half: bool, learns: bool = True, most: int = MOS
     config = model.config
     known = config.norm == "pre" and config.positions in ("relative", "rotary") and not config.cache.size
     whole = config.dropout == 0 or not model.training
-    if not (half and known and whole and config.head_width <= WIDEST and has_triton() and has_bfloat16()):
+    free = not learns or all(parameter.requires_grad for parameter in model.parameters())
+    fits = whole and free and config.head_width <= WIDEST
+    if not (half and known and fits and KERNELS and has_bfloat16()):
         return None
     return Served(model, torch.bfloat16, learns=learns, most=most)
 

@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils._triton import has_triton
 
+from rmt.nn.heads import KERNELS
 from rmt.nn.linear import Linear, linear
 
 HALVES = (torch.bfloat16, torch.float16)
-OURS = torch.cuda.is_available() and has_triton()
-if OURS:
+if KERNELS:
     from rmt.nn import kernel
 
 
@@ -49,7 +48,7 @@ def fused(query: Tensor, seen: KeyValue, bias: Tensor, mask: Tensor) -> Attended
     `bias` is () for none, or (B, H, Q, K).
     """
     none, kind, width = query.new_empty(0), seen.value.dtype, query.shape[-1]
-    if OURS and seen.value.is_cuda and kind in HALVES and (bias.dim() or width % 8):
+    if KERNELS and seen.value.is_cuda and kind in HALVES and (bias.dim() or width % 8):
         shown = mask.unsqueeze(0) if mask.dim() == 2 else mask.squeeze(1)
         rows = (query.to(kind), seen.key.to(kind), seen.value, bias.to(kind) if bias.dim() else None)
         return Attended(kernel.attention(*rows, shown, width**-0.5)[0], none)

@@ -1,12 +1,18 @@
-"""One call of attention as kernels take it."""
+"""One call of attention as kernels take it, and whether there are any."""
 
 # B batch · H heads · Q queries · K keys · E head width
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
+from torch.utils._triton import has_triton, has_triton_package
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on a CPU, slowly: for tests
+KERNELS = has_triton_package() if INTERPRETED else torch.cuda.is_available() and has_triton()
 
 
 class Heads(NamedTuple):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rmt.core.model import Output, SegmentModel
 from rmt.core.recording import Recorder, compile_parts, sent
-from rmt.core.serving import served
+from rmt.core.serving import MOST, served
 from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.nn.adaptive import fits
@@ -77,9 +77,8 @@ class Trainer:
         if self.fabric.world_size > 1:
             torch.manual_seed(config.seed + 7919 * self.fabric.global_rank)  # each its own dropout
         self.hindrance = self.hindered() if on_gpu else ""
-        waits = {"most": 0} if config.bptt.checkpoint else {}  # nothing: it is there to save memory
-        half = config.precision == "bf16-mixed"
-        self.served = served(self.model, half, **waits) if self.fast else None
+        half, most = config.precision == "bf16-mixed", 0 if config.bptt.checkpoint else MOST
+        self.served = served(self.model, half, most=most) if self.fast else None
         self.learner = Learner(
             config, self.fabric, self.read, named, self.optimizers, clip_alone, self.served
         )

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils._triton import has_triton_package
 
 from rmt.nn.fast.banks import Gradients, exact, wide
 from rmt.nn.fast.rowwise import tiled
+from rmt.nn.heads import KERNELS
 
-if has_triton_package():
+if KERNELS:
     import triton
 
     from rmt.nn.fast import class_tiles

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils._triton import has_triton_package
 
 from rmt.nn.axis import Axis
 from rmt.nn.fast.prepared import Prepared
@@ -30,10 +29,10 @@ from rmt.nn.fast.rowwise import (
     tiled,
     turn,
 )
-from rmt.nn.heads import Heads, Places
+from rmt.nn.heads import KERNELS, Heads, Places
 from rmt.nn.positions import shift
 
-if has_triton_package():
+if KERNELS:
     from rmt.nn.fast import narrow, near
 
 

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils._triton import has_triton_package
 
 from rmt.nn.axis import Axis
 from rmt.nn.fast.banks import Bank, Gradients, Matrices, exact, wide
 from rmt.nn.fast.rowwise import tiled
+from rmt.nn.heads import KERNELS
 from rmt.nn.positions import Relative, Rotary
 
-if has_triton_package():
+if KERNELS:
     from rmt.nn import kernel
 
 NARROW = 128  # width up to which a program takes rows through a whole layer

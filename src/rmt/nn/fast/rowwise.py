@@ -11,11 +11,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils._triton import has_triton_package
 
-from rmt.nn.heads import Heads, Places
+from rmt.nn.heads import KERNELS, Heads, Places
 
-if has_triton_package():
+if KERNELS:
     import triton
 
     from rmt.nn import kernel
