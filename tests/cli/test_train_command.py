@@ -12,7 +12,7 @@ import rmt as package
 from rmt.cli import progress
 from rmt.cli.arguments import ALIASES
 from rmt.config import from_dict
-from rmt.train import learner
+from rmt.train import objective
 from rmt.train.config import RunConfig
 from tests.cli.command import TRAIN, rmt
 
@@ -205,10 +205,8 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(capsys, monkeypatch):
 
 
 def test_divergence_is_exit_code_1_and_one_line(capsys, monkeypatch):
-    real = learner.score
-    monkeypatch.setattr(
-        learner, "score", lambda *inputs: real(*inputs)._replace(loss=inputs[0].losses.sum() * torch.nan)
-    )
+    real = objective.loss
+    monkeypatch.setattr(objective, "loss", lambda *inputs: real(*inputs) * torch.nan)
     code, out, err = rmt(capsys, f"{TRAIN} --out run --quiet")
     assert (code, out) == (1, "")
     assert err.startswith("rmt: loss=nan at step 1: training diverged;")

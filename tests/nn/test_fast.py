@@ -8,11 +8,15 @@ from torch import Tensor
 
 from rmt import SegmentModel, presets
 from rmt.core.serving import Served
-from rmt.nn.fast import classes, encode, prepared, rowwise
+from rmt.nn.axis import Axis
+from rmt.nn.fast import classes, encode, look, prepared, products, rowwise
+from rmt.nn.fast.gradients import Gradients
 from rmt.nn.heads import INTERPRETED, KERNELS
 
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
 needs_kernels = pytest.mark.skipif(not KERNELS, reason="needs a CUDA device")
+
+CHOOSING = (rowwise, encode, look, prepared, products, classes)  # kernels or plain torch
 
 # widths that 16 divides, and widths that have to be filled up
 SIZES = {
@@ -78,7 +82,7 @@ def assert_same(model: SegmentModel, ready: Served, quiet: bool, tolerance: floa
 def test_outputs_and_gradients_are_those_of_autograd(
     preset: str, size: str, positions: str, quiet: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (rowwise, encode, prepared, classes):
+    for module in CHOOSING:
         monkeypatch.setattr(module, "tiled", lambda x: False)
     model = built(preset, size, positions, torch.float64)
     assert_same(model, Served(model, torch.float64), quiet, 1e-12)
@@ -94,6 +98,48 @@ def test_no_more_waits_than_may_and_nothing_is_lost(most: int) -> None:
         waiting = [ready.layers.qkv.gradients, ready.layers.down.gradients]
         assert all(one.count <= most for one in waiting)
         assert any(one.count > 0 for one in waiting) == (most > 500)
+
+
+@pytest.mark.parametrize("skipped", [None, 1], ids=["all", "one-unused"])
+def test_factors_that_are_written_side_by_side_are_those_that_wait(skipped: int | None) -> None:
+    """Three updates of growing size: factors wait apart, side by side, and some of both."""
+    generator = torch.Generator().manual_seed(3)
+    totals = Gradients(torch.empty(3, 1, 2, 4, dtype=torch.float64), torch.float64, most=10**6)
+    for sizes in ([5, 3], [5, 3], [5, 3, 4]):
+        totals.forget()
+        expected = torch.zeros(3, 1, 2, 4, dtype=torch.float64)
+        made = []
+        for size in sizes:
+            rights = [totals.room(number, size) for number in range(3)]
+            for right in rights:
+                right.copy_(torch.randn(right.shape, generator=generator, dtype=torch.float64))
+            made.append(rights)
+        for index, rights in reversed(list(enumerate(made))):  # gradients come in the other order
+            for number, right in enumerate(rights):
+                if number == 2 and index == skipped:
+                    continue
+                left = totals.beside(number, right)
+                left.copy_(torch.randn(left.shape, generator=generator, dtype=torch.float64))
+                expected[number] += left.mT @ right
+                totals.add(number, left, right)
+        torch.testing.assert_close(totals.sums(), expected, rtol=1e-12, atol=1e-12)
+    assert totals.sides[0].shape == (3, 12, 2)
+    assert [sides[0].shape[1] for sides in totals.earlier if sides] == [8]
+
+
+def test_what_waits_is_not_written_over_after_a_sum() -> None:
+    totals = Gradients(torch.empty(1, 1, 1, 1, dtype=torch.float64), torch.float64, most=100)
+    large = totals.room(0, 4)
+    totals.add(0, totals.beside(0, large), large)
+    totals.sums()  # from now on, four rows can wait side by side
+    totals.forget()
+    first, second = totals.room(0, 2).fill_(1.0), totals.room(0, 2).fill_(1.0)
+    totals.add(0, totals.beside(0, first).fill_(1.0), first)
+    totals.sums()
+    totals.add(0, totals.beside(0, second).fill_(1.0), second)
+    for _ in range(2):
+        totals.room(0, 2).fill_(7.0)
+    assert totals.sums().item() == 4.0
 
 
 # narrow layers as one kernel or not, short segments as one or not; with all widths filled up, or none
@@ -117,11 +163,44 @@ def test_the_kernels_do_the_same(
 
     monkeypatch.setattr(prepared, "NARROW", narrow)
     monkeypatch.setattr(near, "LONGEST", longest)
-    for module in (rowwise, encode, prepared, classes):
+    for module in CHOOSING:
         monkeypatch.setattr(module, "tiled", lambda x: True)
     model = built("rmt", size, positions, torch.float32)
     # float32 in the interpreter; products of a GPU's kernels are in TF32
     assert_same(model, Served(model, torch.float32), quiet, 1e-5 if DEVICE == "cpu" else 5e-2)
+
+
+def encoded(tiled: bool, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """The last rows of two seeds' segments and all gradients, with room for the sums of one program."""
+    for module in CHOOSING:
+        monkeypatch.setattr(module, "tiled", lambda x: tiled)
+    generator = torch.Generator().manual_seed(2)
+
+    def numbers(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator).mul_(0.5).to(DEVICE).requires_grad_()
+
+    backbone = built("rmt", "odd", "relative", torch.float32).backbone
+    parameters = {name: numbers(2, *one.shape) for name, one in backbone.named_parameters()}
+    ready = prepared.Prepared(backbone, torch.float32, parameters, True, 2**20)
+    ready.norm_sums, ready.up_sums = (sums[:, :, :1].clone() for sums in (ready.norm_sums, ready.up_sums))
+    ready.refresh()
+    rows = numbers(2, 3, 7, 26)
+    places = torch.arange(7, device=DEVICE)
+    axis = Axis(places, places[:, None] >= places, places[:0])
+    found = encode.Encode.apply(rows, encode.Call(ready, axis, last=4, keeps=True))
+    found.backward(numbers(*found.shape).detach())
+    ready.deliver()
+    return [found.detach(), *(one.grad for one in (rows, *parameters.values()) if one.grad is not None)]
+
+
+@pytest.mark.gpu
+@needs_kernels
+def test_narrow_kernels_take_many_seeds_and_more_rows_than_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels, plain = (encoded(tiled, monkeypatch) for tiled in (True, False))
+    tolerance = 1e-5 if DEVICE == "cpu" else 5e-2
+    for one, other in zip(kernels, plain, strict=True):
+        scale = float(other.abs().max())
+        torch.testing.assert_close(one / scale, other / scale, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.gpu
@@ -138,6 +217,24 @@ def test_what_is_no_class_has_no_loss_and_what_cannot_be_one_is_not_a_number(
     assert losses[0, 3].isnan()
     assert not gradient[0, 1].any()
     assert not gradient[..., 11:].any()
+
+
+@pytest.mark.gpu
+@needs_kernels
+def test_the_product_that_goes_back_through_relu_is_two_steps() -> None:
+    from rmt.nn.fast.products import relu_gradient_product
+
+    torch.manual_seed(0)
+    left, right, inner = (
+        torch.randn(*shape, device=DEVICE).half() for shape in ((300, 80), (80, 208), (300, 208))
+    )
+    found, sums = torch.empty_like(inner), torch.zeros(4, 208, device=DEVICE, dtype=torch.float32)
+    for _ in range(2):
+        relu_gradient_product(left, right, inner, found, sums)
+    expected = torch.where(inner > 0, left.float() @ right.float(), 0.0)
+    torch.testing.assert_close(found.float(), expected, rtol=1e-3, atol=1e-2)
+    blocks = torch.nn.functional.pad(found.float(), (0, 0, 0, 512 - 300)).unflatten(0, (4, 128)).sum(1)
+    torch.testing.assert_close(sums, 2 * blocks, rtol=1e-3, atol=1e-3)
 
 
 def test_a_backbone_is_itself_again_afterwards() -> None:

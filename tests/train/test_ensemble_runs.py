@@ -9,7 +9,7 @@ import torch
 from rmt.errors import ConfigError
 from rmt.experiments.run import train, train_seeds
 from rmt.tasks.task import Batch
-from rmt.train import learner
+from rmt.train import objective
 from rmt.train.loop import Diverged, Loop
 from rmt.train.stack import ages
 from tests.train.runs import Echo, Unplugged, Watcher, metrics, tiny, trainer_of
@@ -114,14 +114,14 @@ def test_seeds_whose_losses_are_elsewhere_are_still_what_they_are_alone(tmp_path
 
 
 def test_a_seed_that_diverges_leaves_and_is_told_when_the_others_are_done(tmp_path, monkeypatch):
-    real = learner.score
+    real = objective.loss
 
     def spoiled(*inputs: Any) -> Any:
         found = real(*inputs)
         bad = torch.tensor([1.0, torch.nan, 1.0], dtype=torch.float64)
-        return found._replace(loss=found.loss * bad) if found.loss.dim() and len(found.loss) == 3 else found
+        return found * bad if found.dim() and len(found) == 3 else found
 
-    monkeypatch.setattr(learner, "score", spoiled)
+    monkeypatch.setattr(objective, "loss", spoiled)
     with pytest.raises(Diverged, match=r"loss=nan at step 1: .*seed-1"):
         train_seeds(double(), tmp_path, watchers())
     assert [(tmp_path / f"seed-{seed}" / "result.json").exists() for seed in range(3)] == [True, False, True]

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 import rmt
-from rmt.train import learner, loop
+from rmt.train import loop, objective
 from rmt.train.checkpoint import Checkpoints
 from rmt.train.loop import Diverged
-from rmt.train.objective import Score
 from rmt.train.trainer import Trainer
 from tests.train.runs import SCHEDULES, Unplugged, metrics, run, tiny, weights
 
@@ -108,7 +107,7 @@ def test_a_target_reached_before_the_curriculum_is_through_does_not_stop_a_resum
 
 def test_divergence_names_the_step_and_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
     run(tiny(train={"steps": 4}), tmp_path / "whole")
-    spoil(monkeypatch, update=5, how=lambda result: result._replace(loss=result.loss * math.nan))
+    spoil(monkeypatch, update=5, how=lambda loss: loss * math.nan)
     with pytest.raises(Diverged, match=r"loss=nan at step 5: .*; lower optimizer\.lr") as caught:
         run(tiny(), tmp_path / "spoiled")
     assert caught.value.exit_code == 1
@@ -117,10 +116,10 @@ def test_divergence_names_the_step_and_keeps_the_last_good_checkpoint(tmp_path, 
 
 
 def test_a_gradient_that_is_no_number_is_divergence_before_it_is_saved(tmp_path, monkeypatch):
-    def poison(result: Score) -> Score:
-        loss = result.loss * 1.0
+    def poison(loss: torch.Tensor) -> torch.Tensor:
+        loss = loss * 1.0
         loss.register_hook(lambda gradient: gradient * math.nan)
-        return result._replace(loss=loss)
+        return loss
 
     spoil(monkeypatch, update=6, how=poison)
     with pytest.raises(Diverged, match="at step 6"):
@@ -200,16 +199,16 @@ def step_of_trainer(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: trainers[-1].step
 
 
-def spoil(monkeypatch: pytest.MonkeyPatch, update: int, how: Callable[[Score], Score]) -> None:
-    """Let the scores of one update be spoiled, and all after it."""
-    calls, real = [], learner.score
+def spoil(monkeypatch: pytest.MonkeyPatch, update: int, how: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Let the losses of one update be spoiled, and all after it."""
+    calls, real = [], objective.loss
 
-    def score(*arguments: object) -> Score:
+    def loss(*arguments: object) -> torch.Tensor:
         calls.append(arguments)
         result = real(*arguments)
         return how(result) if len(calls) > LOSSES * (update - 1) else result
 
-    monkeypatch.setattr(learner, "score", score)
+    monkeypatch.setattr(objective, "loss", loss)
 
 
 def same(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:

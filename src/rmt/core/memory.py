@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rmt.core.config import MemoryConfig
 from rmt.core.state import State
+from rmt.nn.joining import join
 
 
 class Memory(nn.Module):
@@ -36,15 +37,15 @@ class Memory(nn.Module):
 
     def wrap(self, embedded: Tensor, state: State) -> Tensor:
         """(B, L, D) -> [read ∘ tokens ∘ write] (B, M+L+M, D), the same memory at both ends."""
-        memory = self.incoming(state)
-        return torch.cat([memory, embedded, memory[:, : self.write_size]], dim=1)
+        memory = self.incoming(state).to(embedded.dtype)
+        return join(memory, embedded, memory[:, : self.write_size])
 
     def carry(self, read: Tensor, write: Tensor, state: State) -> Tensor:
         """The memory for the next segment: H_{τ+1}^mem := H_τ^write."""
         if not self.config.recurrent:
             return self.incoming(state)
         kept = read if self.config.carries_read else write
-        return kept.clone()  # a view would keep the whole segment with it
+        return kept.to(state.memory.dtype, copy=True)  # a view would keep the whole segment with it
 
     @property
     def write_size(self) -> int:

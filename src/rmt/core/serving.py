@@ -66,7 +66,7 @@ class Served:
             clusters = (own["embedding.clusters.weight"], own["embedding.clusters.bias"])
             pieces[0].append(Piece(*clusters, 0, len(cutoffs)))
         outputs = [Classes(one, self.dtype, self.most) for one in pieces]
-        return Held(modules, table, outputs, self.most)
+        return Held(modules, table, outputs, self.layers.stream, self.most)
 
     def __enter__(self) -> Served:
         with ExitStack() as opened:

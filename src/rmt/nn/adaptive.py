@@ -41,7 +41,8 @@ class AdaptiveEmbedding(nn.Module):
         self.held: Held | None = None
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.words(tokens) * math.sqrt(self.width)
+        embedded: Tensor = self.words(tokens)
+        return embedded
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Log-probabilities of all words, (B, L, D) -> (B, L, V)."""
@@ -112,7 +113,7 @@ class SharedTable(nn.Module):
         self.held: Held | None = None
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return found(self, tokens)
+        return found(self, tokens, math.sqrt(self.weight.shape[1]))
 
     def rows(self) -> list[Rows]:
         """The rows of every cluster; one split, so that the table's gradient is made once."""
@@ -145,7 +146,7 @@ class NarrowTables(nn.Module):
             member = cluster_of == cluster
             rows = F.embedding((tokens - self.starts[cluster]).where(member, 0), table.weight)
             embedded.append(project(rows.masked_fill(~member[..., None], 0.0)))
-        return torch.stack(embedded).sum(0)
+        return torch.stack(embedded).sum(0) * math.sqrt(self.head_projection.out_features)
 
     def rows(self) -> list[Rows]:
         return [Rows(table.weight, table.bias) for table in self.tables]

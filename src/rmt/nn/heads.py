@@ -21,7 +21,7 @@ class Heads(NamedTuple):
     query: Tensor  # (B, H, Q, E)
     key: Tensor  # (B, H, K, E)
     value: Tensor  # (B, H, K, E)
-    bias: Tensor | None  # (B, H, Q, K)
+    bias: Tensor | None  # (B, H, Q, K or more)
     mask: Tensor  # (B or 1, Q, K), true where a key is visible
     scale: float
     bounds: Any = None  # of a mask that all rows of the batch share: `rmt.nn.kernel.Bounds`

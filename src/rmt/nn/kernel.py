@@ -20,29 +20,29 @@ from rmt.nn.tiles import forward_kernel, gradient_kernel, key_gradient_kernel, q
 
 
 class Bounds(NamedTuple):
-    """What a mask leaves to be looked at; for tiles of `sizes`."""
+    """What is seen where every query sees the first so many keys; for tiles of `sizes`."""
 
+    limits: Tensor  # for each query, how many
     stops: Tensor  # for each tile of queries, where the keys that it sees end
     starts: Tensor  # for each tile of keys, where the queries begin that see it
 
 
 def sizes(length: int, width: int) -> dict[str, Any]:
-    """Tiles for rows of this length: one where it fits, else 64 × 64."""
+    """Tiles for rows of this length: one where it fits, else 64 queries and 32 keys at a time."""
     rows = min(64, max(16, triton.next_power_of_2(length)))
     columns = max(16, triton.next_power_of_2(width))
-    return {"BQ": rows, "BK": rows, "BE": columns, "num_warps": 4 if rows == 64 else 2}
+    return {"BQ": rows, "BK": min(32, rows), "BE": columns, "num_warps": 4 if rows == 64 else 2}
 
 
 def bounds(mask: Tensor, width: int) -> Bounds:
-    """The bounds of a mask (Q, K) for heads of this width; whole tiles that nobody sees are left out."""
-    queries, keys = mask.shape
-    rows = sizes(keys, width)["BQ"]
-    tiles = (
-        F.pad(mask, (0, -keys % rows, 0, -queries % rows)).unflatten(1, (-1, rows)).unflatten(0, (-1, rows))
-    )
-    seen = tiles.any(3).any(1)  # (tiles of queries, tiles of keys)
-    last = seen.shape[1] - seen.flip(1).int().argmax(1)
-    return Bounds((last * rows).clamp(max=keys).int(), (seen.int().argmax(0) * rows).int())
+    """The bounds of a mask (Q, K) in which no key is seen behind one that is not, for heads of this width."""
+    side, limits = sizes(mask.shape[1], width)["BQ"], mask.sum(1)
+    stops = (
+        F.pad(limits, (-len(limits) % side, 0)).unflatten(0, (-1, side)).amax(1)
+    )  # the first may lack rows
+    first = torch.arange(0, mask.shape[1], side, device=mask.device)
+    starts = (limits > first[:, None]).int().argmax(1)
+    return Bounds(limits.int(), stops.int(), starts.int())
 
 
 def strides(*tensors: Tensor) -> tuple[int, ...]:
@@ -60,18 +60,25 @@ def like(tensor: Tensor) -> Tensor:
     return tensor.new_empty(tensor.transpose(1, 2).shape).transpose(1, 2)
 
 
+def counts(asked: Heads) -> tuple[Any, ...]:
+    """Heads, queries, keys, keys that a bias has room for, head width, scale."""
+    _, heads, queries, width = asked.query.shape
+    keys = asked.key.shape[2]
+    return heads, queries, keys, keys if asked.bias is None else asked.bias.shape[3], width, asked.scale
+
+
 def attend(asked: Heads, output: Tensor) -> Tensor:
     """Write what is found to `output`, (B, H, Q, E); the logarithms of sums (B, H, Q)."""
     query, key, value, mask = map(rowwise, (asked.query, asked.key, asked.value, asked.mask))
     bias = query if asked.bias is None else rowwise(asked.bias)
     batch, heads, queries, width = query.shape
     weight = query.new_empty(query.shape[:3], dtype=torch.float32)
-    mask, bounds = mask.expand(batch, -1, -1), asked.bounds
-    chosen = sizes(key.shape[2], width)
+    mask, bounds, chosen = mask.expand(batch, -1, -1), asked.bounds, sizes(key.shape[2], width)
+    shown, stops, _ = bounds or (mask, mask, mask)
     with torch.cuda.device_of(query):
         forward_kernel[(batch * heads, triton.cdiv(queries, chosen["BQ"]))](
-            query, key, value, bias, mask, bounds.stops if bounds else mask, output, weight,
-            *strides(query, key, value, bias, mask, output), heads, queries, key.shape[2], width, asked.scale,
+            query, key, value, bias, shown, stops, output, weight,
+            *strides(query, key, value, bias, mask, output), *counts(asked),
             HAS_BIAS=bias is not query, BOUNDED=bounds is not None, **chosen,
         )  # fmt: skip
     return weight
@@ -85,29 +92,29 @@ def attend_gradient(asked: Heads, gradient: Tensor, output: Tensor, weight: Tens
     to_query, to_key, to_value, _ = places
     to_bias = query if places.bias is None else places.bias
     batch, heads, queries, width = query.shape
-    keys, mask = key.shape[2], mask.expand(batch, -1, -1)
+    keys, mask, bounds = key.shape[2], mask.expand(batch, -1, -1), asked.bounds
     chosen = sizes(keys, width)
-    fixed: Any = {"HAS_BIAS": bias is not query, **chosen}
-    stops, starts = asked.bounds or (mask, mask)
-    counts = (heads, queries, keys, width, asked.scale)
+    fixed: Any = {"HAS_BIAS": bias is not query, "BOUNDED": bounds is not None, **chosen}
+    shown, stops, starts = bounds or (mask, mask, mask)
     with torch.cuda.device_of(query):
-        if max(queries, keys) <= chosen["BK"]:
+        if max(queries, keys) <= chosen["BQ"]:
+            fixed["BK"] = chosen["BQ"]
             gradient_kernel[(batch * heads,)](
-                query, key, value, bias, mask, weight, gradient, to_query, to_key, to_value, to_bias,
-                *strides(query, key, value, bias, mask, gradient, to_query, to_key, to_value, to_bias),
-                *counts, **fixed,
+                query, key, value, bias, shown, output, weight, gradient, to_query, to_key, to_value, to_bias,
+                *strides(query, key, value, bias, mask, output, gradient),
+                *strides(to_query, to_key, to_value, to_bias), *counts(asked), **fixed,
             )  # fmt: skip
             return
-        inner, fixed["BOUNDED"] = torch.empty_like(weight), asked.bounds is not None
+        inner = torch.empty_like(weight)
         query_gradient_kernel[(batch * heads, triton.cdiv(queries, chosen["BQ"]))](
-            query, key, value, bias, mask, stops, output, weight, gradient, inner, to_query, to_bias,
+            query, key, value, bias, shown, stops, output, weight, gradient, inner, to_query, to_bias,
             *strides(query, key, value, bias, mask, output, gradient, to_query, to_bias),
-            *counts, **fixed,
+            *counts(asked), **fixed,
         )  # fmt: skip
-        key_gradient_kernel[(batch * heads, triton.cdiv(keys, chosen["BK"]))](
-            query, key, value, bias, mask, starts, weight, gradient, inner, to_key, to_value,
-            *strides(query, key, value, bias, mask, gradient, to_key, to_value),
-            *counts, **fixed,
+        fixed |= {"BQ": chosen["BK"], "BK": chosen["BQ"], "num_stages": 2}
+        key_gradient_kernel[(batch * heads, triton.cdiv(keys, chosen["BQ"]))](
+            query, key, value, bias, shown, starts, weight, gradient, inner, to_key, to_value,
+            *strides(query, key, value, bias, mask, gradient, to_key, to_value), *counts(asked), **fixed,
         )  # fmt: skip
 
 

@@ -9,17 +9,36 @@ import triton.language as tl
 
 
 @triton.jit
-def visible_scores(
-    query, key, bias, mask, rows, columns, queries, keys, bias_row, mask_row, scale, HAS_BIAS: tl.constexpr
-):
-    """Scores of a tile (BQ, BK), -inf where a query does not see a key."""
-    inside = (rows < queries)[:, None] & (columns < keys)[None, :]
-    scores = tl.dot(query, tl.trans(key)) * scale
+def real(rows, count):
+    """Which rows there are."""
+    return (rows >= 0) & (rows < count)
+
+
+@triton.jit
+def last_rows(queries, BQ: tl.constexpr):
+    """The rows of a tile of queries; tiles end with the last: the first lacks rows, and sees least."""
+    return queries - (tl.num_programs(1) - tl.program_id(1)) * BQ + tl.arange(0, BQ)
+
+
+@triton.jit
+def visible(
+    scores, bias, mask, rows, columns, queries, keys, room, bias_row, mask_row,
+    HAS_BIAS: tl.constexpr, BOUNDED: tl.constexpr,
+):  # fmt: skip
+    """Scores with their bias, -inf where a query does not see a key; rows and columns may change places.
+
+    `mask` tells of every pair, or, if it is bounded, how many keys a query sees, from the first. A bias may
+    have `room` for more keys than there are, so that it is read in pieces of 16.
+    """
     if HAS_BIAS:
-        place = bias + rows[:, None] * bias_row + columns[None, :]
-        scores += tl.load(place, mask=inside, other=0.0).to(tl.float32)
-    seen = tl.load(mask + rows[:, None] * mask_row + columns[None, :], mask=inside, other=0)
-    return tl.where(seen != 0, scores, float("-inf"))
+        inside = real(rows, queries) & (columns < room)
+        scores += tl.load(bias + rows * bias_row + columns, mask=inside, other=0.0).to(tl.float32)
+    if BOUNDED:
+        seen = columns < tl.load(mask + rows, mask=real(rows, queries), other=0)
+    else:
+        inside = real(rows, queries) & (columns < keys)
+        seen = tl.load(mask + rows * mask_row + columns, mask=inside, other=0) != 0
+    return tl.where(seen, scores, float("-inf"))
 
 
 @triton.jit
@@ -32,7 +51,7 @@ def head(base, of_batch, of_head, number, heads):
 def tile(base, row_stride, rows, count, width, BE: tl.constexpr):
     """Rows of a matrix with contiguous columns, (rows, BE), zeros outside of it."""
     column = tl.arange(0, BE)
-    inside = (rows < count)[:, None] & (column < width)[None, :]
+    inside = real(rows, count)[:, None] & (column < width)[None, :]
     return tl.load(base + rows[:, None] * row_stride + column[None, :], mask=inside, other=0.0)
 
 
@@ -40,8 +59,23 @@ def tile(base, row_stride, rows, count, width, BE: tl.constexpr):
 def put(base, row_stride, rows, count, width, values, BE: tl.constexpr):
     """Write rows of a matrix."""
     column = tl.arange(0, BE)
-    inside = (rows < count)[:, None] & (column < width)[None, :]
+    inside = real(rows, count)[:, None] & (column < width)[None, :]
     tl.store(base + rows[:, None] * row_stride + column[None, :], values, mask=inside)
+
+
+@triton.jit
+def looked_back(
+    known, kept, asked, come, product, weights, bias, mask, rows, columns,
+    queries, keys, room, bias_row, mask_row, scale, HAS_BIAS: tl.constexpr, BOUNDED: tl.constexpr,
+):  # fmt: skip
+    """Weights of a tile of keys and one of queries (BK, BQ), and the gradient of their scores."""
+    scores = visible(
+        tl.dot(known, tl.trans(asked)) * scale, bias, mask, rows[None, :], columns[:, None],
+        queries, keys, room, bias_row, mask_row, HAS_BIAS, BOUNDED,
+    )  # fmt: skip
+    share = tl.exp(scores - weights[None, :])
+    change = share * (tl.dot(kept, tl.trans(come)) - product[None, :])
+    return share.to(come.dtype), change.to(asked.dtype)
 
 
 @triton.jit
@@ -49,7 +83,7 @@ def forward_kernel(
     query, key, value, bias, mask, bounds, output, weight,
     query_b, query_h, query_r, key_b, key_h, key_r, value_b, value_h, value_r,
     bias_b, bias_h, bias_r, mask_b, mask_r, output_b, output_h, output_r,
-    heads, queries, keys, width, scale,
+    heads, queries, keys, room, width, scale,
     HAS_BIAS: tl.constexpr, BOUNDED: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
     """One tile of queries of one head: its output, and the logarithm of the sum of its weights."""
@@ -59,7 +93,7 @@ def forward_kernel(
     value = head(value, value_b, value_h, number, heads)
     bias = head(bias, bias_b, bias_h, number, heads)
     mask = head(mask, mask_b, 0, number, heads)
-    rows = tl.program_id(1) * BQ + tl.arange(0, BQ)
+    rows = last_rows(queries, BQ)
     asked = tile(query, query_r, rows, queries, width, BE)
     top = tl.full([BQ], float("-inf"), tl.float32)
     total = tl.zeros([BQ], tl.float32)
@@ -68,26 +102,20 @@ def forward_kernel(
     for first in range(0, stop, BK):
         columns = first + tl.arange(0, BK)
         known = tile(key, key_r, columns, keys, width, BE)
-        scores = visible_scores(
-            asked, known, bias, mask, rows, columns, queries, keys, bias_r, mask_r, scale, HAS_BIAS
-        )
+        rest = tile(value, value_r, columns, keys, width, BE)
+        scores = visible(
+            tl.dot(asked, tl.trans(known)) * scale, bias, mask, rows[:, None], columns[None, :],
+            queries, keys, room, bias_r, mask_r, HAS_BIAS, BOUNDED,
+        )  # fmt: skip
         higher = tl.maximum(top, tl.max(scores, 1))
         level = tl.where(higher == float("-inf"), 0.0, higher)
         share, kept = tl.exp(scores - level[:, None]), tl.exp(top - level)
-        rest = tile(value, value_r, columns, keys, width, BE)
         found = found * kept[:, None] + tl.dot(share.to(rest.dtype), rest)
         total, top = total * kept + tl.sum(share, 1), higher
     total = tl.where(total == 0.0, 1.0, total)
-    put(
-        head(output, output_b, output_h, number, heads),
-        output_r,
-        rows,
-        queries,
-        width,
-        found / total[:, None],
-        BE,
-    )
-    tl.store(weight + number * queries + rows, top + tl.log(total), mask=rows < queries)
+    output = head(output, output_b, output_h, number, heads)
+    put(output, output_r, rows, queries, width, found / total[:, None], BE)
+    tl.store(weight + number * queries + rows, top + tl.log(total), mask=real(rows, queries))
 
 
 @triton.jit
@@ -96,7 +124,7 @@ def query_gradient_kernel(
     query_b, query_h, query_r, key_b, key_h, key_r, value_b, value_h, value_r,
     bias_b, bias_h, bias_r, mask_b, mask_r, output_b, output_h, output_r, gradient_b, gradient_h, gradient_r,
     to_query_b, to_query_h, to_query_r, to_bias_b, to_bias_h, to_bias_r,
-    heads, queries, keys, width, scale,
+    heads, queries, keys, room, width, scale,
     HAS_BIAS: tl.constexpr, BOUNDED: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
     """One tile of queries: their gradient, their bias's, and ⟨gradient, output⟩ for the keys' kernel."""
@@ -106,38 +134,32 @@ def query_gradient_kernel(
     value = head(value, value_b, value_h, number, heads)
     bias = head(bias, bias_b, bias_h, number, heads)
     mask = head(mask, mask_b, 0, number, heads)
-    rows = tl.program_id(1) * BQ + tl.arange(0, BQ)
+    rows = last_rows(queries, BQ)
     asked = tile(query, query_r, rows, queries, width, BE)
     come = tile(head(gradient, gradient_b, gradient_h, number, heads), gradient_r, rows, queries, width, BE)
     made = tile(head(output, output_b, output_h, number, heads), output_r, rows, queries, width, BE)
     product = tl.sum(come.to(tl.float32) * made.to(tl.float32), 1)
-    tl.store(inner + number * queries + rows, product, mask=rows < queries)
-    weights = tl.load(weight + number * queries + rows, mask=rows < queries, other=0.0)
+    tl.store(inner + number * queries + rows, product, mask=real(rows, queries))
+    weights = tl.load(weight + number * queries + rows, mask=real(rows, queries), other=0.0)
     found = tl.zeros([BQ, BE], tl.float32)
     stop = tl.load(bounds + tl.program_id(1)) if BOUNDED else keys
     for first in range(0, stop, BK):
         columns = first + tl.arange(0, BK)
         known = tile(key, key_r, columns, keys, width, BE)
-        scores = visible_scores(
-            asked, known, bias, mask, rows, columns, queries, keys, bias_r, mask_r, scale, HAS_BIAS
-        )
+        scores = visible(
+            tl.dot(asked, tl.trans(known)) * scale, bias, mask, rows[:, None], columns[None, :],
+            queries, keys, room, bias_r, mask_r, HAS_BIAS, BOUNDED,
+        )  # fmt: skip
         share = tl.exp(scores - weights[:, None])
         back = tl.dot(come, tl.trans(tile(value, value_r, columns, keys, width, BE)))
         change = (share * (back - product[:, None])).to(asked.dtype)
         if HAS_BIAS:
-            inside = (rows < queries)[:, None] & (columns < keys)[None, :]
+            inside = real(rows, queries)[:, None] & (columns < room)[None, :]
             place = head(to_bias, to_bias_b, to_bias_h, number, heads) + rows[:, None] * to_bias_r
             tl.store(place + columns[None, :], change, mask=inside)
         found += tl.dot(change, known)
-    put(
-        head(to_query, to_query_b, to_query_h, number, heads),
-        to_query_r,
-        rows,
-        queries,
-        width,
-        found * scale,
-        BE,
-    )
+    to_query = head(to_query, to_query_b, to_query_h, number, heads)
+    put(to_query, to_query_r, rows, queries, width, found * scale, BE)
 
 
 @triton.jit
@@ -146,7 +168,7 @@ def key_gradient_kernel(
     query_b, query_h, query_r, key_b, key_h, key_r, value_b, value_h, value_r,
     bias_b, bias_h, bias_r, mask_b, mask_r, gradient_b, gradient_h, gradient_r,
     to_key_b, to_key_h, to_key_r, to_value_b, to_value_h, to_value_r,
-    heads, queries, keys, width, scale,
+    heads, queries, keys, room, width, scale,
     HAS_BIAS: tl.constexpr, BOUNDED: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
     """One tile of keys of one head: their gradient and that of their values."""
@@ -166,38 +188,30 @@ def key_gradient_kernel(
         rows = first + tl.arange(0, BQ)
         asked = tile(query, query_r, rows, queries, width, BE)
         come = tile(gradient, gradient_r, rows, queries, width, BE)
-        scores = visible_scores(
-            asked, known, bias, mask, rows, columns, queries, keys, bias_r, mask_r, scale, HAS_BIAS
-        )
         weights = tl.load(weight + number * queries + rows, mask=rows < queries, other=0.0)
         product = tl.load(inner + number * queries + rows, mask=rows < queries, other=0.0)
-        share = tl.exp(scores - weights[:, None])
-        found_value += tl.dot(tl.trans(share.to(come.dtype)), come)
-        change = share * (tl.dot(come, tl.trans(kept)) - product[:, None])
-        found_key += tl.dot(tl.trans(change.to(asked.dtype)), asked)
-    put(
-        head(to_key, to_key_b, to_key_h, number, heads), to_key_r, columns, keys, width, found_key * scale, BE
-    )
-    put(
-        head(to_value, to_value_b, to_value_h, number, heads),
-        to_value_r,
-        columns,
-        keys,
-        width,
-        found_value,
-        BE,
-    )
+        share, change = looked_back(
+            known, kept, asked, come, product, weights, bias, mask, rows, columns,
+            queries, keys, room, bias_r, mask_r, scale, HAS_BIAS, BOUNDED,
+        )  # fmt: skip
+        found_value += tl.dot(share, come)
+        found_key += tl.dot(change, asked)
+    to_key = head(to_key, to_key_b, to_key_h, number, heads)
+    put(to_key, to_key_r, columns, keys, width, found_key * scale, BE)
+    to_value = head(to_value, to_value_b, to_value_h, number, heads)
+    put(to_value, to_value_r, columns, keys, width, found_value, BE)
 
 
 @triton.jit
 def gradient_kernel(
-    query, key, value, bias, mask, weight, gradient, to_query, to_key, to_value, to_bias,
+    query, key, value, bias, mask, output, weight, gradient,
+    to_query, to_key, to_value, to_bias,
     query_b, query_h, query_r, key_b, key_h, key_r, value_b, value_h, value_r,
-    bias_b, bias_h, bias_r, mask_b, mask_r, gradient_b, gradient_h, gradient_r,
+    bias_b, bias_h, bias_r, mask_b, mask_r, output_b, output_h, output_r, gradient_b, gradient_h, gradient_r,
     to_query_b, to_query_h, to_query_r, to_key_b, to_key_h, to_key_r, to_value_b, to_value_h, to_value_r,
     to_bias_b, to_bias_h, to_bias_r,
-    heads, queries, keys, width, scale,
-    HAS_BIAS: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
+    heads, queries, keys, room, width, scale,
+    HAS_BIAS: tl.constexpr, BOUNDED: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
     """One head whose queries and keys are one tile: all gradients at once."""
     number = tl.program_id(0).to(tl.int64)
@@ -206,25 +220,22 @@ def gradient_kernel(
     known = tile(head(key, key_b, key_h, number, heads), key_r, columns, keys, width, BE)
     kept = tile(head(value, value_b, value_h, number, heads), value_r, columns, keys, width, BE)
     come = tile(head(gradient, gradient_b, gradient_h, number, heads), gradient_r, rows, queries, width, BE)
+    made = tile(head(output, output_b, output_h, number, heads), output_r, rows, queries, width, BE)
+    product = tl.sum(come.to(tl.float32) * made.to(tl.float32), 1)
+    weights = tl.load(weight + number * queries + rows, mask=rows < queries, other=0.0)
     bias = head(bias, bias_b, bias_h, number, heads)
     mask = head(mask, mask_b, 0, number, heads)
-    scores = visible_scores(
-        asked, known, bias, mask, rows, columns, queries, keys, bias_r, mask_r, scale, HAS_BIAS
-    )
-    weights = tl.load(weight + number * queries + rows, mask=rows < queries, other=0.0)
-    share = tl.exp(scores - weights[:, None])
-    back = tl.dot(come, tl.trans(kept))
-    change = (share * (back - tl.sum(share * back, 1)[:, None])).to(asked.dtype)
+    share, change = looked_back(
+        known, kept, asked, come, product, weights, bias, mask, rows, columns,
+        queries, keys, room, bias_r, mask_r, scale, HAS_BIAS, BOUNDED,
+    )  # fmt: skip
     if HAS_BIAS:
-        inside = (rows < queries)[:, None] & (columns < keys)[None, :]
-        place = head(to_bias, to_bias_b, to_bias_h, number, heads) + rows[:, None] * to_bias_r
-        tl.store(place + columns[None, :], change, mask=inside)
-    found_query = tl.dot(change, known) * scale
-    found_key = tl.dot(tl.trans(change), asked) * scale
-    found_value = tl.dot(tl.trans(share.to(come.dtype)), come)
+        inside = (rows < queries)[None, :] & (columns < room)[:, None]
+        place = head(to_bias, to_bias_b, to_bias_h, number, heads) + rows[None, :] * to_bias_r
+        tl.store(place + columns[:, None], change, mask=inside)
     to_query = head(to_query, to_query_b, to_query_h, number, heads)
     to_key = head(to_key, to_key_b, to_key_h, number, heads)
     to_value = head(to_value, to_value_b, to_value_h, number, heads)
-    put(to_query, to_query_r, rows, queries, width, found_query, BE)
-    put(to_key, to_key_r, columns, keys, width, found_key, BE)
-    put(to_value, to_value_r, columns, keys, width, found_value, BE)
+    put(to_query, to_query_r, rows, queries, width, tl.dot(tl.trans(change), known) * scale, BE)
+    put(to_key, to_key_r, columns, keys, width, tl.dot(change, asked) * scale, BE)
+    put(to_value, to_value_r, columns, keys, width, tl.dot(share, come), BE)

@@ -18,9 +18,9 @@ from rmt.core.model import Output
 from rmt.core.serving import Served
 from rmt.core.state import State
 from rmt.tasks.segments import Segment
+from rmt.train import objective
 from rmt.train.bptt import Plan, Window, replay
 from rmt.train.config import RunConfig
-from rmt.train.objective import Score, score
 from rmt.train.parallel import sum_gradients, whole
 
 Result = TypeVar("Result")
@@ -111,28 +111,37 @@ class Learner(NamedTuple):
 
         Everything (…, B, n · L), but resets (…, B, n) and the state that the first segment starts from.
         """
-        columns = (column.split(kind.length, dim=-1) for column in (tokens, targets, loss_mask))
+        columns = (pieces(column, kind.length) for column in (tokens, targets, loss_mask))
         segments = [
             Segment(*parts[:3], resets[..., index] if kind.resets[index] else None)
             for index, parts in enumerate(zip(*columns, strict=True))
         ]
-        scores: list[Score] = []
+        told: list[tuple[Tensor, Tensor, Segment]] = []  # losses, predictions, and of which segment
 
         def loss_of(index: int, output: Output) -> Tensor:
-            scores.append(score(output, segments[index]))
+            segment = segments[index]
+            lost = objective.loss(output, segment)
+            told.append((lost.detach(), objective.predictions(output, segment), segment))
             if output.memory_loss is None:
-                return scores[-1].loss
-            share = segments[index].loss_mask.sum((-2, -1))
-            return scores[-1].loss + self.config.train.memory_loss * output.memory_loss * share
+                return lost
+            share = segment.loss_mask.sum((-2, -1))
+            return lost + self.config.train.memory_loss * output.memory_loss * share
 
         incoming = {0: State.of(*state)}
         plan = Plan(kind.windows, checkpoint=self.config.bptt.checkpoint)
         read = partial(self.read, capacities=kind.capacities)
         for unrolled in replay(read, segments, incoming, loss_of, plan, [quiet(part) for part in segments]):
             self.fabric.backward((unrolled.loss / total).sum())
-        losses, correct = zip(*scores, strict=True)
-        loss = torch.stack([one.detach() for one in losses]).sum(0) / total
-        return loss, torch.stack(correct).sum(0), *incoming[len(segments)].flat()
+        losses, predicted, counted = zip(*told, strict=True)
+        loss, correct = torch.stack(losses).sum(0) / total, objective.correct(predicted, counted)
+        return loss, correct, *incoming[len(segments)].flat()
+
+
+def pieces(column: Tensor, length: int) -> Sequence[Tensor]:
+    """(…, n · L) -> n × (…, L), each in a place of its own; the last may be shorter."""
+    end = column.shape[-1] // length * length
+    parts = column[..., :end].unflatten(-1, (-1, length)).movedim(-2, 0).contiguous().unbind(0)
+    return parts if end == column.shape[-1] else (*parts, column[..., end:].contiguous())
 
 
 def clip_alone(parameters: list[Tensor], largest: float) -> Tensor:

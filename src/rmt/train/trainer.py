@@ -194,7 +194,8 @@ class Trainer:
         """A segment's losses, if it is asked for any, and the state behind it."""
         asked = segment.targets.shape[-1] > 0
         wanted = {"targets": segment.targets, "capacities": capacities} if asked else {"predict": False}
-        output: Output = self.wrapped(segment.tokens, state, reset=segment.reset, **wanted)
+        model = self.wrapped if self.model.backbone.prepared is None else self.model  # which casts by itself
+        output: Output = model(segment.tokens, state, reset=segment.reset, **wanted)
         return output
 
     def uncompiled(self) -> AbstractContextManager[object]:

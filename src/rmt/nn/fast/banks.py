@@ -1,4 +1,4 @@
-"""Parameters of one kind in a row, as wide as products want them, and the gradients of matrices.
+"""Parameters of one kind in a row, as wide as products want them.
 
 Zeros fill up what is narrower; they change nothing but the time.
 """
@@ -12,8 +12,9 @@ import math
 import torch
 from torch import Tensor
 
+from rmt.nn.fast.gradients import Gradients, exact
+
 Shape = tuple[int, ...]
-MANY = 2**22  # numbers in two factors that are multiplied at once
 
 
 def wide(size: int, step: int = 16) -> int:
@@ -46,54 +47,6 @@ class Bank:
             add(parameter, gradient[self.inside])
 
 
-class Gradients:
-    """Gradients of matrices (count, G, rows, columns), which are sums of products leftᵀ right.
-
-    A product of few rows takes longer to begin than to make: such factors wait, and are multiplied at once;
-    but no more than `most` numbers wait.
-    """
-
-    def __init__(self, like: Tensor, dtype: torch.dtype, most: int):
-        self.most = most
-        self.totals = torch.zeros_like(like, dtype=dtype, memory_format=torch.contiguous_format)
-        self.clear()
-
-    def clear(self) -> None:
-        self.waiting: list[list[tuple[Tensor, Tensor]]] = [[] for _ in self.totals]
-        self.count = 0  # numbers that wait
-
-    def forget(self) -> None:
-        """Begin with zero."""
-        self.totals.zero_()
-        self.clear()
-
-    def add(self, number: int, left: Tensor, right: Tensor) -> None:
-        """Add leftᵀ right to one of them; (G, N, rows) and (G, N, columns)."""
-        size = left.numel() + right.numel()
-        if size > min(MANY, self.most):
-            add_product(self.totals[number], left, right)
-            return
-        if self.count + size > self.most:
-            self.sums()
-        self.waiting[number].append((left, right))
-        self.count += size
-
-    def sums(self) -> Tensor:
-        """All of them, with what has waited."""
-        alike: dict[int, list[int]] = {}  # matrices by their number of rows
-        for number, pairs in enumerate(self.waiting):
-            alike.setdefault(sum(left.shape[1] for left, _ in pairs), []).append(number)
-        for numbers in (numbers for rows, numbers in alike.items() if rows):
-            sides = zip(*(pair for number in numbers for pair in self.waiting[number]), strict=True)
-            left, right = (torch.cat(side, dim=1).unflatten(1, (len(numbers), -1)) for side in sides)
-            found = self.totals.new_zeros(left.shape[0] * len(numbers), *self.totals.shape[2:])
-            add_product(found, left.flatten(0, 1), right.flatten(0, 1))
-            found = found.unflatten(0, left.shape[:2])
-            torch._foreach_add_([self.totals[number] for number in numbers], list(found.unbind(1)))
-        self.clear()
-        return self.totals
-
-
 class Matrices(Bank):
     """Matrices (count, S, rows, columns) and their gradients."""
 
@@ -119,18 +72,3 @@ def add(parameter: Tensor, gradient: Tensor) -> None:
         parameter.grad = found.contiguous()
     else:
         parameter.grad += found
-
-
-def exact(dtype: torch.dtype) -> torch.dtype:
-    """The number format of sums."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """total += leftᵀ right, (S, rows, columns), exact to its number format."""
-    if left.dtype == total.dtype:
-        total.baddbmm_(left.mT, right)
-    elif len(total) == 1:
-        torch.ops.aten.addmm.dtype_out(total[0], left[0].mT, right[0], total.dtype, out=total[0])
-    else:
-        torch.ops.aten.baddbmm.dtype_out(total, left.mT, right, total.dtype, out=total)

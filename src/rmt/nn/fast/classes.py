@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rmt.nn.fast.banks import Gradients, exact, wide
+from rmt.nn.fast.banks import wide
+from rmt.nn.fast.gradients import Gradients, exact
 from rmt.nn.fast.rowwise import tiled
 from rmt.nn.heads import KERNELS
 
@@ -45,6 +46,8 @@ class Classes:
         shape = (1, self.seeds, wide(self.count), wide(self.width + 1))
         self.stored = torch.zeros(shape, dtype=dtype, device=weight.device)
         self.gradients = Gradients(self.stored, exact(dtype), most)
+        self.ends = self.stored.new_zeros(shape[-1] - self.width)
+        self.ends[0] = 1.0  # a bias is one more column
         self.kept: tuple[Tensor, ...] = ()  # for the gradient of the last call
 
     def refresh(self) -> None:
@@ -72,8 +75,9 @@ class CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(hidden: Tensor, targets: Tensor, classes: Classes, keep: bool) -> Any:
         table, width = classes.stored[0], classes.width
-        rows = hidden.reshape(classes.seeds, -1, width).to(table.dtype)
-        rows = F.pad(F.pad(rows, (0, 1), value=1.0), (0, table.shape[-1] - width - 1))
+        rows = hidden.new_empty(*hidden.shape[:-1], table.shape[-1], dtype=table.dtype)
+        rows[..., :width], rows[..., width:] = hidden, classes.ends
+        rows = rows.view(classes.seeds, -1, table.shape[-1])
         scores = rows @ table.mT
         with torch.cuda.device_of(hidden):
             losses, gradient = scored(scores, targets.reshape(classes.seeds, -1), classes.count, keep)
@@ -86,6 +90,7 @@ class CrossEntropy(torch.autograd.Function):
         hidden, _, ctx.classes, _ = inputs
         ctx.shape = hidden.shape
         ctx.mark_non_differentiable(output[0])
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(*ctx.classes.kept)
         ctx.classes.kept = ()
 
@@ -93,9 +98,12 @@ class CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, _: Any, gradient: Tensor) -> Any:
         classes, (rows, change) = ctx.classes, ctx.saved_tensors
         factor = gradient.reshape(classes.seeds, -1, 1)
-        classes.gradients.add(0, change, (rows * factor).to(rows.dtype))
-        back = (change @ classes.stored[0])[..., : classes.width] * factor
-        return back.reshape(ctx.shape), None, None, None
+        few = change.shape[-1] < rows.shape[-1]  # the narrower factor is scaled
+        left, right = (change * factor, rows) if few else (change, rows * factor)
+        left, right = left.to(rows.dtype), right.to(rows.dtype)
+        classes.gradients.add(0, left, right)
+        back = (left @ classes.stored[0])[..., : classes.width]
+        return (back if few else back * factor).reshape(ctx.shape), None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, hidden: Tensor, targets: Tensor, classes: Classes, keep: bool) -> Any:

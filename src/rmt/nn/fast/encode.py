@@ -4,7 +4,7 @@ Gradients of parameters do not go through autograd: they gather in `Prepared`, o
 """
 
 # S seeds · B batch · R rows of a segment · T rows that come out of a layer · N = B·R or B·T
-# D width · H heads · E head width · F inner width · K keys · W distances
+# D width · H heads · E head width · F inner width
 
 from __future__ import annotations
 
@@ -16,40 +16,37 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from rmt.nn.axis import Axis
+from rmt.nn.fast.look import Kept, by_seed, look, look_back
 from rmt.nn.fast.prepared import Prepared
-from rmt.nn.fast.rowwise import (
-    add_norm,
-    ask,
-    ask_gradient,
-    attend,
-    attend_gradient,
-    norm_gradient,
-    relu,
-    relu_gradient,
-    tiled,
-    turn,
-)
-from rmt.nn.heads import KERNELS, Heads, Places
-from rmt.nn.positions import shift
+from rmt.nn.fast.products import added, product, rectified, rectified_back
+from rmt.nn.fast.rowwise import norm, norm_gradient, tiled
+from rmt.nn.heads import KERNELS
 
 if KERNELS:
-    from rmt.nn.fast import narrow, near
+    from rmt.nn.fast import narrow
 
 
-class Kept(NamedTuple):
-    """What a layer keeps for its gradient."""
+class Finished(NamedTuple):
+    """What a layer makes of what attention found."""
 
-    x: Tensor  # (S, N, D)
-    normal: Tensor  # (S, N, D) its norm
-    projected: Tensor  # (S, N, 3 · H · E)
-    content: Tensor  # (S · B, T, H, E) queries as they ask for contents
-    position: Tensor | None  # (H, S, N, E) queries as they ask for distances
-    scores: Tensor | None  # (H, S · B, T, W) of distances
-    attended: Tensor  # (S · B, T, H, E)
-    weight: Tensor  # (S · B, H, T) logarithms of sums
-    middle: Tensor  # (S, N, D) behind attention
+    middle: Tensor  # (S, N, D) with attention's residual
+    middle_moments: Tensor | None
     second: Tensor  # (S, N, D) its norm
     inner: Tensor  # (S, N, F)
+    total: Tensor  # (S, N, D) the layer's output
+    moments: Tensor | None
+    normal: Tensor  # (S, N, D) its norm
+    carried: Tensor  # (S, N, D) what the next layer adds to
+    projected: Tensor | None  # (S, N, 3 · H · E) from the norm, for the next layer, if it is made here
+
+
+class Back(NamedTuple):
+    """Gradients that are to go back through a layer norm."""
+
+    come: Tensor  # (S, N, 3 · H · E) of what is projected from the norm, or (S, N, D) of the final norm
+    x: Tensor  # (S, N, D) what the norm was taken of
+    moments: Tensor | None  # (2, S, N) of x
+    above: Tensor | None  # (S, B, T, D) of the last rows of x, past the layer
 
 
 @dataclass
@@ -91,198 +88,105 @@ class Encode(torch.autograd.Function):
 
 def encode(x: Tensor, call: Call) -> Tensor:
     prepared, axis, last = call.prepared, call.axis, call.last
-    sizes, dtype = prepared.sizes, prepared.dtype
     *front, rows, width = x.shape
-    batch = x[..., 0, 0].numel() // prepared.seeds
-    padded = prepared.width
-    total = F.pad(x, (0, padded - width)).reshape(prepared.seeds, batch * rows, padded)
-    total = total.to(prepared.gains.stored.dtype)
-    total, normal = add_norm(
-        total, None, prepared.no_bias, prepared.gains[0], prepared.shifts[0], width, dtype
-    )
-    for layer in range(sizes.layers):
-        out = last if layer == sizes.layers - 1 else rows
-        projected = product(normal, prepared.qkv[layer])
-        if not prepared.relative:
-            turn(placed(projected, prepared, rows), *prepared.table(axis))
-        query, key, value = heads_of(projected, prepared, rows)
-        attended, *asked = look(query[:, rows - out :], key, value, prepared, layer, axis)
-        x = total if out == rows else tail(total, rows, out)
-        flat = attended.view(prepared.seeds, batch * out, -1)
-        final = total.dtype if layer == sizes.layers - 1 else dtype
-        *rest, after, normal_after = finish(flat, x, prepared, layer, final)
+    total = filled(x, prepared.width).reshape(prepared.seeds, -1, prepared.width).to(prepared.stream)
+    place = prepared.qkv.gradients.room(0, total.shape[1]) if call.keeps else None
+    normal, carried, moments = norm(total, *prepared.norm(0), width, prepared.dtype, None, True, place)
+    projected = None
+    for layer in range(prepared.sizes.layers):
+        out = last if layer == prepared.sizes.layers - 1 else rows
+        if projected is None:
+            projected = product(normal, prepared.qkv[layer])
+        attended, *asked, weight = look(projected, rows, out, prepared, layer, axis, call.keeps)
+        end = finish(attended, carried, prepared, layer, call.keeps)
         if call.keeps:
-            call.kept += Kept(total, normal, projected, *asked[:3], attended, asked[3], *rest)
-        total, normal = after, normal_after
-    call.kept += [total] * call.keeps
+            call.kept += Kept(total, moments, normal, projected, *asked, attended, weight, *end[:4])
+        *_, total, moments, normal, carried, projected = end
+    call.kept += [total, moments] * call.keeps
     return normal[..., :width].reshape(*front, last, width)
 
 
 def differentiate(gradient: Tensor, call: Call, kept: list[Any], shape: torch.Size) -> Tensor:
-    prepared, axis, last = call.prepared, call.axis, call.last
-    sizes, dtype = prepared.sizes, prepared.dtype
+    prepared, axis = call.prepared, call.axis
     *_, rows, width = shape
-    seeds, padded = prepared.seeds, prepared.width
-    gradient = F.pad(gradient, (0, padded - width)).reshape(seeds, -1, padded)
-    batch = gradient.shape[1] // last
-
-    final = 2 * sizes.layers
-    gain, sums = prepared.gains[final], prepared.norm_sums[final]
-    above, half = norm_gradient(gradient, kept.pop(), gain, None, sums, width, dtype)
-    for layer in reversed(range(sizes.layers)):
+    come = filled(gradient, prepared.width).reshape(prepared.seeds, -1, prepared.width)
+    *kept, total, moments = kept
+    back = Back(come, total, moments, None)
+    for layer in reversed(range(prepared.sizes.layers)):
         kept, one = kept[: -len(Kept._fields)], Kept(*kept[-len(Kept._fields) :])
-        out = one.attended.shape[1]
-        flat = one.attended.view(seeds, batch * out, -1)
-        above, half, to_flat = finish_back(above, half, flat, one, prepared, layer)
-        to_projected = look_back(to_flat.view_as(one.attended), one, prepared, layer, axis, rows)
+        above, to_attended = finish_back(back, one, prepared, layer)
+        to_projected = look_back(to_attended.view_as(one.attended), one, prepared, layer, axis, rows)
         prepared.qkv.gradients.add(layer, to_projected, one.normal)
-        if out < rows:
-            above = F.pad(above.view(seeds, batch, out, padded), (0, 0, rows - out, 0)).flatten(1, 2)
-        gain, sums = prepared.gains[2 * layer], prepared.norm_sums[2 * layer]
-        come = to_projected @ prepared.qkv[layer]
-        above, half = norm_gradient(come, one.x, gain, above, sums, width, dtype)
-    return above[..., :width].reshape(shape)
+        back = Back(to_projected, one.x, one.moments, above.unflatten(1, (-1, one.attended.shape[1])))
+    return begin_back(back, prepared)[..., :width].reshape(shape).to(gradient.dtype)
 
 
-def finish(
-    attended: Tensor, x: Tensor, prepared: Prepared, layer: int, final: torch.dtype
-) -> tuple[Tensor, ...]:
-    """Behind attention: the middle, its norm, the inner rows; the layer's output and the norm of that."""
-    if prepared.narrow and tiled(x):
-        return narrow.finish(attended, x, prepared, layer, final)
-    width, number = prepared.sizes.width, 2 * layer + 1
-    norm, after = ((prepared.gains[one], prepared.shifts[one]) for one in (number, number + 1))
-    mixed = product(attended, prepared.out[layer])
-    middle, second = add_norm(x, mixed, prepared.no_bias, *norm, width, prepared.dtype)
+def finish(attended: Tensor, carried: Tensor, prepared: Prepared, layer: int, keeps: bool) -> Finished:
+    """Behind attention.
+
+    Residuals are carried from norm to norm: each block adds to them in place, and where the gradient needs
+    what a norm was taken of, it goes on with a copy.
+    """
+    width, dtype, number = prepared.sizes.width, prepared.dtype, 2 * layer + 1
+    ends = layer == prepared.sizes.layers - 1
+    final = prepared.stream if ends else dtype
+    if prepared.narrow and tiled(carried):
+        return Finished(*narrow.finish(attended, carried, prepared, layer, final, keeps))
+    mixed, bias = by_seed(attended, prepared).flatten(2), prepared.down_bias[layer]
+    middle = added(tail(carried, attended), mixed, prepared.out[layer])
+    second, carried, found = norm(middle, *prepared.norm(number), width, dtype, bias, apart=keeps)
     inner = rectified(second, prepared.up[layer], prepared.up_bias[layer])
-    found, bias = product(inner, prepared.down[layer]), prepared.down_bias[layer]
-    return middle, second, inner, *add_norm(middle, found, bias, *after, width, final)
+    total = added(carried, inner, prepared.down[layer])
+    after = norm(total, *prepared.norm(number + 1), width, final, apart=keeps and not ends)
+    return Finished(middle, found, second, inner, total, after.moments, after.rows, after.carried, None)
 
 
-def finish_back(
-    above: Tensor, half: Tensor, attended: Tensor, one: Kept, prepared: Prepared, layer: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradient of the middle, twice, and of what attention found."""
+def finish_back(back: Back, one: Kept, prepared: Prepared, layer: int) -> tuple[Tensor, Tensor]:
+    """The gradient of the middle, and of what attention found."""
     width, number = prepared.sizes.width, 2 * layer + 1
-    prepared.down.gradients.add(layer, half, one.inner)
-    if prepared.narrow and tiled(half):
-        kept = (one.middle, one.inner)
-        to_inner, above, half, to_attended = narrow.finish_gradient(above, half, kept, prepared, layer)
+    if prepared.narrow and tiled(back.x):
+        found = narrow.finish_gradient(back, one, prepared, layer)
+        half, to_inner, above, to_mixed, to_attended = found
     else:
         gain, sums = prepared.gains[number], prepared.norm_sums[number]
-        to_inner = relu_gradient(half @ prepared.down[layer], one.inner, prepared.up_sums[layer])
+        above, half = norm_back(back, prepared, layer + 1)
+        to_inner = rectified_back(half, prepared.down[layer], one.inner, prepared.up_sums[layer])
         come = to_inner @ prepared.up[layer]
-        above, half = norm_gradient(come, one.middle, gain, above, sums, width, prepared.dtype)
-        to_attended = half @ prepared.out[layer]
+        of: Any = (one.middle, one.middle_moments)
+        above, to_mixed = norm_gradient(come, *of, gain, above, sums, width, prepared.dtype)
+        to_attended = to_mixed @ prepared.out[layer]
+    prepared.down.gradients.add(layer, half, one.inner)
     prepared.up.gradients.add(layer, to_inner, one.second)
-    prepared.out.gradients.add(layer, half, attended)
-    return above, half, to_attended
+    prepared.out.gradients.add(layer, to_mixed, by_seed(one.attended, prepared).flatten(2))
+    return above, to_attended
 
 
-def look(
-    query: Tensor, key: Tensor, value: Tensor, prepared: Prepared, layer: int, axis: Axis
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor]:
-    """Attention of heads (S · B, T or R, H, E): what is found, how it was asked for, and sums."""
-    scale, out = prepared.sizes.head_width**-0.5, query.shape[1]
-    position = scores = bias = None
-    mask = axis.mask[-out:]
-    if is_near(prepared, query, key, axis):
-        distances = prepared.projected(axis).projected[layer]
-        near_by = near.Asked(query, key, value, prepared.biases.stored, distances, mask, scale)
-        found, weight = near.attend(near_by)
-        return found, query, None, None, weight
-    if prepared.relative:
-        asked = query if out == key.shape[1] else query.contiguous()
-        content, position = ask(by_seed(asked, prepared), prepared.biases.stored, scale)
-        query = content.view_as(query)
-        projected = prepared.projected(axis).projected[layer]
-        scores = (position.flatten(0, 1) @ projected.mT).view(len(position), len(query), out, -1)
-        bias = shift(scores.transpose(0, 1), key.shape[1])
-    found = torch.empty_like(query, memory_format=torch.contiguous_format)
-    rows = (one.transpose(1, 2) for one in (query, key, value))
-    heads = Heads(*rows, bias, mask[None], scale, prepared.bounds(mask))
-    return found, query, position, scores, attend(heads, found.transpose(1, 2))
+def begin_back(back: Back, prepared: Prepared) -> Tensor:
+    """The gradient of the first layer's input."""
+    if prepared.narrow and tiled(back.x):
+        return narrow.begin_gradient(back, prepared)
+    return norm_back(back, prepared, 0)[0]
 
 
-def is_near(prepared: Prepared, query: Tensor, key: Tensor, axis: Axis) -> bool:
-    """Whether a program can take a head's queries and keys at once, distances and all."""
-    if not (prepared.relative and tiled(query)):
-        return False
-    return near.fits(key.shape[1], prepared.projected(axis).rows.shape[0], prepared.head)
+def norm_back(back: Back, prepared: Prepared, layer: int) -> tuple[Tensor, Tensor]:
+    """The gradient of a layer's input, or behind the last layer of its output; and that for products."""
+    come, x, moments, above = back
+    if layer < prepared.sizes.layers:
+        come = come @ prepared.qkv[layer]
+    if above is not None:
+        missing = x.shape[1] // above.shape[1] - above.shape[2]
+        above = (F.pad(above, (0, 0, missing, 0)) if missing else above).flatten(1, 2)
+    gain, sums = prepared.gains[2 * layer], prepared.norm_sums[2 * layer]
+    of: Any = (x, moments)
+    return norm_gradient(come, *of, gain, above, sums, prepared.sizes.width, prepared.dtype)
 
 
-def look_back(
-    to_attended: Tensor, one: Kept, prepared: Prepared, layer: int, axis: Axis, rows: int
-) -> Tensor:
-    """The gradient of the projected rows (S, N, 3 · H · E)."""
-    scale, out = prepared.sizes.head_width**-0.5, one.attended.shape[1]
-    found = torch.empty_like(one.projected)
-    to_query, to_key, to_value = heads_of(found, prepared, rows)
-    mask = axis.mask[-out:]
-    if prepared.relative and one.scores is None:
-        query, key, value = heads_of(one.projected, prepared, rows)
-        distances, sums = prepared.projected(axis), prepared.near_sums(len(query))[layer]
-        known = (prepared.biases.stored, distances.projected[layer])
-        near_by = near.Asked(query[:, rows - out :], key, value, *known, mask, scale)
-        places = (to_query[:, rows - out :], to_key, to_value)
-        factors = near.attend_gradient(near_by, to_attended, one.weight, places, sums)
-        distances.gradients.add(layer, *factors)
-        to_query[:, : rows - out] = 0
-        return found
-    to_asked = to_query if out == rows else torch.empty_like(one.content)
-    _, key, value = heads_of(one.projected, prepared, rows)
-    bias = to_bias = to_scores = None
-    if one.scores is not None:
-        to_scores = torch.zeros_like(one.scores)
-        bias, to_bias = (shift(scores.transpose(0, 1), rows) for scores in (one.scores, to_scores))
-    parts = (part.transpose(1, 2) for part in (one.content, key, value))
-    heads = Heads(*parts, bias, mask[None], scale, prepared.bounds(mask))
-    gradients = Places(*(part.transpose(1, 2) for part in (to_asked, to_key, to_value)), to_bias)
-    attended = one.attended.transpose(1, 2)
-    attend_gradient(heads, to_attended.transpose(1, 2), attended, one.weight, gradients)
-    if to_scores is not None:
-        distances = prepared.projected(axis)
-        position: Any = one.position
-        to_scores = to_scores.view(len(position) * prepared.seeds, -1, to_scores.shape[-1])
-        distances.gradients.add(layer, to_scores, position.flatten(0, 1))
-        to_position = (to_scores @ distances.projected[layer]).view_as(position)
-        ask_gradient(by_seed(to_asked, prepared), to_position, prepared.bias_sums[layer], scale)
-    if out < rows:
-        to_query[:, : rows - out] = 0
-        to_query[:, rows - out :] = to_asked
-    if not prepared.relative:
-        turn(placed(found, prepared, rows), *prepared.table(axis), back=True)
-    return found
+def filled(x: Tensor, width: int) -> Tensor:
+    """Rows filled up with zeros."""
+    return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
 
 
-def heads_of(projected: Tensor, prepared: Prepared, rows: int) -> tuple[Tensor, ...]:
-    """(S, N, 3 · H · E) -> queries, keys and values (S · B, R, H, E), views."""
-    return projected.view(-1, rows, 3, prepared.sizes.heads, prepared.head).unbind(2)
-
-
-def placed(projected: Tensor, prepared: Prepared, rows: int) -> Tensor:
-    """Queries and keys side by side, (S · B, R, 2 · H, E), a view."""
-    heads = prepared.sizes.heads
-    return projected.view(-1, rows, 3 * heads, prepared.head)[:, :, : 2 * heads]
-
-
-def by_seed(heads: Tensor, prepared: Prepared) -> Tensor:
-    """(S · B, T, H, E) -> (S, N, H, E), a view."""
-    return heads.view(prepared.seeds, -1, *heads.shape[2:])
-
-
-def tail(x: Tensor, rows: int, out: int) -> Tensor:
-    """The last rows of every segment: (S, B · R, D) -> (S, B · T, D)."""
-    return x.unflatten(1, (-1, rows))[:, :, rows - out :].flatten(1, 2)
-
-
-def product(x: Tensor, matrix: Tensor) -> Tensor:
-    """x matrixᵀ for every seed."""
-    return x @ matrix.mT
-
-
-def rectified(x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
-    """max(0, x matrixᵀ + bias) for every seed."""
-    if len(x) == 1 and tiled(x):
-        return torch._addmm_activation(bias[0], x[0], matrix[0].mT).unsqueeze(0)
-    return relu(product(x, matrix), bias)
+def tail(x: Tensor, attended: Tensor) -> Tensor:
+    """The last rows of every segment, as many as attention gave: (S, B · R, D) -> (S, B · T, D)."""
+    segments, out = attended.shape[:2]
+    return x.view(segments, -1, x.shape[-1])[:, -out:].reshape(len(x), -1, x.shape[-1])

@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rmt.nn.fast.banks import add
+from rmt.nn.fast.banks import add, wide
 from rmt.nn.fast.classes import Classes
+from rmt.nn.fast.gradients import add_product, exact
 
 MANY = 2**24  # numbers in a matrix that chooses rows
 
@@ -19,16 +21,26 @@ MANY = 2**24  # numbers in a matrix that chooses rows
 class Held:
     """A module's table (V, D), or S stacked ones (S, V, D), in and out; while this is open, it is used."""
 
-    def __init__(self, modules: list[Any], table: tuple[Tensor, Tensor], outputs: list[Classes], most: int):
+    def __init__(
+        self,
+        modules: list[Any],
+        table: tuple[Tensor, Tensor],
+        outputs: list[Classes],
+        dtype: torch.dtype,
+        most: int,
+    ):
         """`table` is weight and bias, and the words are the first pieces of the `outputs`.
 
-        At `most` so many numbers of gradients wait for their sum.
+        Rows are looked up in `dtype`. At `most` so many numbers of gradients wait for their sum.
         """
-        self.modules, self.table, self.outputs, self.most = modules, table, outputs, most
+        self.modules, self.table, self.outputs = modules, table, outputs
+        self.dtype, self.most = dtype, most
         self.found: list[tuple[Tensor, Tensor]] = []  # row numbers and the gradients of those rows
+        self.scale = 1.0  # of rows that are looked up
+        self.scaled: Tensor | None = None  # the whole table, if that has fewer rows
 
     def __enter__(self) -> Held:
-        self.found = []
+        self.found, self.scaled = [], None
         for classes in self.outputs:
             classes.refresh()
         for module in self.modules:
@@ -39,10 +51,19 @@ class Held:
         for module in self.modules:
             module.held = None
 
-    def rows(self, weight: Tensor, tokens: Tensor) -> Tensor:
-        """The rows of some tokens."""
+    def rows(self, weight: Tensor, tokens: Tensor, scale: float) -> Tensor:
+        """The rows of some tokens, times `scale`."""
+        self.scale = scale
         found: Tensor = Lookup.apply(weight, tokens, self)
         return found
+
+    def look_up(self, weight: Tensor, tokens: Tensor) -> Tensor:
+        """What `rows` are; what is shorter is scaled, the rows or the table."""
+        if weight[..., 0].numel() > tokens.numel():
+            return times(F.embedding(tokens, weight.flatten(0, -2)), self.scale).to(self.dtype)
+        if self.scaled is None:
+            self.scaled = times(weight.detach(), self.scale).flatten(0, -2).to(self.dtype)
+        return F.embedding(tokens, self.scaled)
 
     def wait(self, numbers: Tensor, gradient: Tensor) -> None:
         """Keep the gradients of some rows, but not too many of them."""
@@ -53,8 +74,13 @@ class Held:
     def add_rows(self) -> None:
         """Add what waits to the gradient of the table."""
         if self.found:
-            tokens, gradients = (torch.cat(column) for column in zip(*self.found, strict=True))
-            add(self.table[0], summed(gradients, tokens, self.table[0].flatten(0, -2).shape[0]))
+            numbers, rows = zip(*self.found, strict=True)
+            tokens, gradients = joined(numbers, 0), joined(rows, 1)
+            count = self.table[0].flatten(0, -2).shape[0]
+            if count <= len(tokens):
+                add(self.table[0], times(summed(gradients, tokens, count), self.scale))
+            else:
+                add(self.table[0], summed(times(gradients, self.scale), tokens, count))
         self.found = []
 
     def deliver(self) -> None:
@@ -75,7 +101,7 @@ class Lookup(torch.autograd.Function):
 
     @staticmethod
     def forward(weight: Tensor, tokens: Tensor, held: Held) -> Tensor:
-        return F.embedding(numbers(weight, tokens), weight.flatten(0, -2))
+        return held.look_up(weight, numbers(weight, tokens))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Held], output: Tensor) -> None:
@@ -85,7 +111,7 @@ class Lookup(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
         (tokens,) = ctx.saved_tensors
-        ctx.held.wait(tokens.flatten(), gradient.flatten(0, -2))
+        ctx.held.wait(tokens, gradient)
         return None, None, None
 
     @staticmethod
@@ -94,6 +120,23 @@ class Lookup(torch.autograd.Function):
     ) -> tuple[Tensor, int]:
         """All seeds at once."""
         return Lookup.apply(weight.movedim(in_dims[0], 0), tokens.movedim(in_dims[1], 0), held), 0
+
+
+def joined(parts: Sequence[Tensor], own: int) -> Tensor:
+    """Parts in a row, all but their `own` last dimensions flat."""
+    if len({part.shape for part in parts}) > 1:
+        return torch.cat([part.flatten(0, -1 - own) for part in parts])
+    if parts[0].element_size() > 2:
+        return torch.cat(list(parts)).flatten(0, -1 - own)
+    row = parts[0].new_empty(len(parts), *parts[0].shape)  # torch's own way takes longer here
+    for place, part in zip(row, parts, strict=True):
+        place.copy_(part)
+    return row.flatten(0, -1 - own)
+
+
+def times(x: Tensor, scale: float) -> Tensor:
+    """x · scale, or x itself."""
+    return x if scale == 1.0 else x * scale
 
 
 def numbers(weight: Tensor, tokens: Tensor) -> Tensor:
@@ -106,8 +149,11 @@ def numbers(weight: Tensor, tokens: Tensor) -> Tensor:
 
 def summed(rows: Tensor, numbers: Tensor, count: int) -> Tensor:
     """Rows (N, D) added up by their numbers, (count, D): a product where many have the same."""
+    form = exact(rows.dtype)
     if rows.is_cuda and count * len(rows) <= MANY:
-        chosen = numbers == torch.arange(count, device=numbers.device)[:, None]
-        return chosen.to(rows.dtype) @ rows
-    made: Tensor = torch.ops.aten.embedding_dense_backward(rows, numbers, count, -1, False)
+        chosen = numbers[:, None] == torch.arange(wide(count), device=numbers.device)
+        total = rows.new_empty(1, wide(count), rows.shape[1], dtype=form)
+        add_product(total, chosen[None].to(rows.dtype), rows[None], False)
+        return total[0, :count]
+    made: Tensor = torch.ops.aten.embedding_dense_backward(rows.to(form), numbers, count, -1, False)
     return made

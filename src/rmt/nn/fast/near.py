@@ -38,7 +38,7 @@ class Asked(NamedTuple):
     value: Tensor  # (S · B, R, H, E)
     biases: Tensor  # (2, S, H, E) content's and position's
     distances: Tensor  # (H · S, W, E) projected
-    mask: Tensor  # (T, R)
+    limits: Tensor  # (T,) how many keys a query sees, from the first
     scale: float
 
     @property
@@ -58,16 +58,15 @@ class Asked(NamedTuple):
         return tile(self.key.shape[1], self.distances.shape[1], self.query.shape[-1])
 
 
-def attend(asked: Asked) -> tuple[Tensor, Tensor]:
-    """What is found, (S · B, T, H, E), and logarithms of sums (S · B, H, T)."""
-    query, mask = asked.query, asked.mask
-    found = query.new_empty(query.shape)
+def attend(asked: Asked, found: Tensor) -> Tensor:
+    """Write what is found, (S · B, T, H, E); the logarithms of sums (S · B, H, T)."""
+    query = asked.query
     weight = query.new_empty(len(query), query.shape[2], query.shape[1], dtype=torch.float32)
     near_tiles.near_kernel[(weight.shape[:2].numel(),)](
         *asked[:6], found, weight,
-        *asked.places, *found.stride()[:2], mask.stride(0), *asked.counts, **asked.tile,
+        *asked.places, *found.stride()[:2], *asked.counts, **asked.tile,
     )  # fmt: skip
-    return found, weight
+    return weight
 
 
 def attend_gradient(
@@ -77,12 +76,12 @@ def attend_gradient(
 
     Returns the two factors of the distances' gradient, (H · S, B · T, W) and (H · S, B · T, E).
     """
-    query, mask, (groups, columns, width) = asked.query, asked.mask, asked.distances.shape
+    query, (groups, columns, width) = asked.query, asked.distances.shape
     batch, length, heads, _ = query.shape
     to_scores = query.new_empty(heads, batch, length, columns)
     asking = query.new_empty(heads, batch, length, width)
     near_tiles.near_gradient_kernel[(batch * heads,)](
         *asked[:6], weight, gradient, *places, to_scores, asking, sums,
-        *asked.places, *gradient.stride()[:2], mask.stride(0), *asked.counts, **asked.tile,
+        *asked.places, *gradient.stride()[:2], *asked.counts, **asked.tile,
     )  # fmt: skip
     return to_scores.view(groups, -1, columns), asking.view(groups, -1, width)

@@ -23,21 +23,21 @@ def asked_of(query, biases, number, heads, segments, seeds, width, scale, BE: tl
 
 
 @triton.jit
-def scores_of(content, position, key, distance, mask, mask_row, queries, keys, scale, BR: tl.constexpr):
+def scores_of(content, position, key, distance, limits, queries, keys, scale, BR: tl.constexpr):
     """Scores, -inf where a query does not see a key; row i and column j are T-1-i + j apart."""
     row, column = tl.arange(0, BR), tl.arange(0, BR)
     inside = (row < queries)[:, None] & (column < keys)[None, :]
     far = tl.where(inside, queries - 1 - row[:, None] + column[None, :], 0)
     scores = tl.dot(content, tl.trans(key)) * scale
     scores += tl.gather(tl.dot(position, tl.trans(distance)), far, 1)
-    seen = tl.load(mask + row[:, None] * mask_row + column[None, :], mask=inside, other=0)
-    return tl.where(seen != 0, scores, float("-inf"))
+    limit = tl.load(limits + row, mask=row < queries, other=0)
+    return tl.where(column[None, :] < limit[:, None], scores, float("-inf"))
 
 
 @triton.jit
 def near_kernel(
-    query, key, value, biases, distances, mask, output, weight,
-    of_batch, of_row, of_head, output_b, output_r, mask_row,
+    query, key, value, biases, distances, limits, output, weight,
+    of_batch, of_row, of_head, output_b, output_r,
     heads, segments, seeds, queries, keys, columns, width, scale,
     BR: tl.constexpr, BW: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
@@ -50,7 +50,7 @@ def near_kernel(
     own = distances + ((number % heads) * seeds + number // heads // segments) * columns * width
     distance = tile(own, width, tl.arange(0, BW), columns, width, BE)
     content, position = asked_of(asked, biases, number, heads, segments, seeds, width, scale, BE)
-    scores = scores_of(content, position, known, distance, mask, mask_row, queries, keys, scale, BR)
+    scores = scores_of(content, position, known, distance, limits, queries, keys, scale, BR)
     top = tl.where(row < queries, tl.max(scores, 1), 0.0)
     share = tl.exp(scores - top[:, None])
     total = tl.where(row < queries, tl.sum(share, 1), 1.0)
@@ -61,9 +61,9 @@ def near_kernel(
 
 @triton.jit
 def near_gradient_kernel(
-    query, key, value, biases, distances, mask, weight, gradient,
+    query, key, value, biases, distances, limits, weight, gradient,
     to_query, to_key, to_value, to_scores, asking, sums,
-    of_batch, of_row, of_head, gradient_b, gradient_r, mask_row,
+    of_batch, of_row, of_head, gradient_b, gradient_r,
     heads, segments, seeds, queries, keys, columns, width, scale,
     BR: tl.constexpr, BW: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
@@ -80,7 +80,7 @@ def near_gradient_kernel(
     to_content = tl.load(place, mask=column < width, other=0.0)
     to_position = tl.load(place + heads * width, mask=column < width, other=0.0)
     content, position = asked_of(asked, biases, number, heads, segments, seeds, width, scale, BE)
-    scores = scores_of(content, position, known, distance, mask, mask_row, queries, keys, scale, BR)
+    scores = scores_of(content, position, known, distance, limits, queries, keys, scale, BR)
     weights = tl.load(weight + number * queries + row, mask=row < queries, other=0.0)
     share = tl.exp(scores - weights[:, None])
     back = tl.dot(come, tl.trans(kept))

@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from rmt.nn.axis import Axis
-from rmt.nn.fast.banks import Bank, Gradients, Matrices, exact, wide
+from rmt.nn.fast.banks import Bank, Matrices, wide
+from rmt.nn.fast.gradients import Gradients, exact
 from rmt.nn.fast.rowwise import tiled
 from rmt.nn.heads import KERNELS
 from rmt.nn.positions import Relative, Rotary
@@ -27,7 +28,7 @@ if KERNELS:
     from rmt.nn import kernel
 
 NARROW = 128  # width up to which a program takes rows through a whole layer
-BLOCKS, FEW = 528, 64  # programs that share rows, alone or beside others for other columns
+BLOCKS, FEW = 528, 256  # programs that share rows, alone or beside others for other columns
 
 
 class Sizes(NamedTuple):
@@ -104,6 +105,7 @@ class Prepared:
             self.biases = Bank(own, (heads, head), (heads, E), exact(dtype))
             self.banks += [self.project, self.biases]
         self.narrow = max(D, heads * E // 4, F_ // 4) <= NARROW
+        self.stream = exact(dtype) if self.narrow else dtype  # of residuals; wide ones take time to move
         self.make_room()
         self.tables: dict[tuple[int, int], tuple[Tensor, ...]] = {}
         self.axes: dict[tuple[int, ...], Axis] = {}
@@ -117,7 +119,6 @@ class Prepared:
         like, layers, seeds = self.gains.stored, self.sizes.layers, self.seeds
         blocks = max(64, min(BLOCKS, 2**18 // self.width) // seeds) if self.learns else 0
         few = max(8, FEW // seeds) if self.learns else 0
-        self.no_bias = like.new_zeros(seeds, self.width)
         self.norm_sums = like.new_zeros(2 * layers + 1, seeds, blocks, 3, self.width)
         self.up_sums = like.new_zeros(layers, seeds, blocks if self.narrow else few, self.inner)
         self.bias_sums = like.new_zeros(layers, seeds, few, 2, self.sizes.heads, self.head)
@@ -172,6 +173,10 @@ class Prepared:
             layers, seeds, _, *rest = self.bias_sums.shape
             self.biases_near[segments] = self.bias_sums.new_zeros(layers, seeds, segments // seeds, *rest)
         return self.biases_near[segments]
+
+    def norm(self, number: int) -> tuple[Tensor, Tensor]:
+        """Gain and shift of a layer norm: two of every layer, and the final one."""
+        return self.gains[number], self.shifts[number]
 
     def table(self, axis: Axis) -> tuple[Tensor, ...]:
         """Sinusoids (W, D) of distances, or cosines and sines (K, E / 2) of places: always the same."""

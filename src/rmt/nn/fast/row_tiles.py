@@ -9,42 +9,57 @@ import triton.language as tl
 
 
 @triton.jit
-def normalised(x, inside, width):
-    """Rows with mean 0 and variance 1 over their columns, zero outside; and one over the deviation."""
+def moments(x, inside, width):
+    """Mean and one over the deviation of rows over their columns."""
     mean = tl.sum(x, 1) / width
     centred = tl.where(inside, x - mean[:, None], 0.0)
-    scale = tl.rsqrt(tl.sum(centred * centred, 1) / width + 1e-5)
-    return centred * scale[:, None], scale
+    return mean, tl.rsqrt(tl.sum(centred * centred, 1) / width + 1e-5)
 
 
 @triton.jit
-def add_norm_kernel(
-    x, y, bias, gain, move, total, normal, rows, width, padded,
-    HAS_Y: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
+def units(x, mean, scale, inside):
+    """Rows with mean 0 and variance 1, zero outside."""
+    return tl.where(inside, (x - mean[:, None]) * scale[:, None], 0.0)
+
+
+@triton.jit
+def back_through_norm(come, unit, scale, gain, width):
+    """What comes back through a layer norm with these units and this gain."""
+    back = come * gain[None, :]
+    level, slope = tl.sum(back, 1) / width, tl.sum(back * unit, 1) / width
+    return (back - level[:, None] - unit * slope[:, None]) * scale[:, None]
+
+
+@triton.jit
+def norm_kernel(
+    x, bias, gain, move, carried, normal, means, scales, rows, width, padded,
+    HAS_BIAS: tl.constexpr, CARRIES: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """total = x + y + bias, normal = its layer norm."""
+    """normal = the layer norm of x, carried = x + bias; and the moments of x."""
     seed = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * BR + tl.arange(0, BR)
-    column = tl.arange(0, BD)
-    inside = (row < rows)[:, None] & (column < width)[None, :]
-    wide = (row < rows)[:, None] & (column < padded)[None, :]
+    column, exists = tl.arange(0, BD), row < rows
+    real = column < width
+    wide = exists[:, None] & (column < padded)[None, :]
     place = (seed * rows + row)[:, None] * padded + column[None, :]
-    value = tl.load(x + place, mask=inside, other=0.0)
-    if HAS_Y:
-        value += tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
-        value += tl.load(bias + seed * padded + column, mask=column < width, other=0.0)[None, :]
-        value = tl.where(inside, value, 0.0)
-        tl.store(total + place, value, mask=wide)
-    unit, _ = normalised(value, inside, width)
-    gains = tl.load(gain + seed * padded + column, mask=column < width, other=0.0)
-    shifts = tl.load(move + seed * padded + column, mask=column < width, other=0.0)
+    value = tl.load(x + place, mask=wide, other=0.0).to(tl.float32)
+    mean, scale = moments(value, real[None, :], width)
+    gains = tl.load(gain + seed * padded + column, mask=real, other=0.0)
+    shifts = tl.load(move + seed * padded + column, mask=real, other=0.0)
+    unit = units(value, mean, scale, real[None, :])
     tl.store(normal + place, unit * gains[None, :] + shifts[None, :], mask=wide)
+    tl.store(means + seed * rows + row, mean, mask=exists)
+    tl.store(scales + seed * rows + row, scale, mask=exists)
+    if CARRIES:
+        if HAS_BIAS:
+            value += tl.load(bias + seed * padded + column, mask=real, other=0.0)[None, :]
+        tl.store(carried + place, value, mask=wide)
 
 
 @triton.jit
 def norm_gradient_kernel(
-    gradient, x, gain, above, to_x, to_half, sums, rows, width, padded,
-    HAS_ABOVE: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
+    gradient, x, means, scales, gain, above, to_x, to_half, sums, rows, width, padded,
+    HAS_ABOVE: tl.constexpr, TWICE: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """to_x = above + what comes back through a layer norm of x; sums of gain's, shift's and x's gradient."""
     seed, block, blocks = tl.program_id(1).to(tl.int64), tl.program_id(0), tl.num_programs(0)
@@ -55,24 +70,26 @@ def norm_gradient_kernel(
     to_gain = tl.load(own, mask=real, other=0.0)
     to_shift = tl.load(own + padded, mask=real, other=0.0)
     to_bias = tl.load(own + 2 * padded, mask=real, other=0.0)
-    for first in range(block * BR, rows, blocks * BR):
+    for first in tl.range(block * BR, rows, blocks * BR, num_stages=3):
         row = first + tl.arange(0, BR)
-        inside = (row < rows)[:, None] & real[None, :]
-        wide = (row < rows)[:, None] & (column < padded)[None, :]
-        place = (seed * rows + row)[:, None] * padded + column[None, :]
-        unit, scale = normalised(tl.load(x + place, mask=inside, other=0.0), inside, width)
-        come = tl.load(gradient + place, mask=inside, other=0.0).to(tl.float32)
+        exists, flat = row < rows, seed * rows + row
+        wide = exists[:, None] & (column < padded)[None, :]
+        place = flat[:, None] * padded + column[None, :]
+        come = tl.load(gradient + place, mask=wide, other=0.0).to(tl.float32)
+        value = tl.load(x + place, mask=wide, other=0.0).to(tl.float32)
+        mean = tl.load(means + flat, mask=exists, other=0.0)
+        scale = tl.load(scales + flat, mask=exists, other=0.0)
+        unit = units(value, mean, scale, real[None, :])
+        back = back_through_norm(come, unit, scale, gains, width)
+        if HAS_ABOVE:
+            back += tl.load(above + place, mask=wide, other=0.0).to(tl.float32)
+        back = tl.where(real[None, :], back, 0.0)
         to_gain += tl.sum(come * unit, 0)
         to_shift += tl.sum(come, 0)
-        back = come * gains[None, :]
-        level, slope = tl.sum(back, 1) / width, tl.sum(back * unit, 1) / width
-        back = (back - level[:, None] - unit * slope[:, None]) * scale[:, None]
-        if HAS_ABOVE:
-            back += tl.load(above + place, mask=inside, other=0.0)
-        back = tl.where(inside, back, 0.0)
         to_bias += tl.sum(back, 0)
         tl.store(to_x + place, back, mask=wide)
-        tl.store(to_half + place, back, mask=wide)
+        if TWICE:
+            tl.store(to_half + place, back, mask=wide)
     tl.store(own, to_gain, mask=real)
     tl.store(own + padded, to_shift, mask=real)
     tl.store(own + 2 * padded, to_bias, mask=real)
@@ -173,3 +190,30 @@ def ask_gradient_kernel(
         to_place += tl.sum(second, 0)
     tl.store(own, to_content, mask=real)
     tl.store(own + heads * padded, to_place, mask=real)
+
+
+@triton.jit
+def shift_kernel(scores, limits, found, rows, length, columns, room, BR: tl.constexpr, BK: tl.constexpr):
+    """found[i, j] = scores[i, length-1-i + j] where query i sees key j, zero elsewhere."""
+    row, column = tl.program_id(0) * BR + tl.arange(0, BR), tl.program_id(1) * BK + tl.arange(0, BK)
+    place, start = row % length, row.to(tl.int64)
+    limit = tl.load(limits + place, mask=row < rows, other=0)
+    first = scores + start * columns + length - 1 - place
+    value = tl.load(first[:, None] + column[None, :], mask=column[None, :] < limit[:, None], other=0.0)
+    inside = (row < rows)[:, None] & (column < room)[None, :]
+    tl.store((found + start * room)[:, None] + column[None, :], value, mask=inside)
+
+
+@triton.jit
+def shift_gradient_kernel(
+    found, limits, scores, rows, length, columns, room, BR: tl.constexpr, BW: tl.constexpr
+):
+    """scores[i, length-1-i + j] = found[i, j] where query i sees key j, zero elsewhere."""
+    row, column = tl.program_id(0) * BR + tl.arange(0, BR), tl.program_id(1) * BW + tl.arange(0, BW)
+    place, start = row % length, row.to(tl.int64)
+    limit = tl.load(limits + place, mask=row < rows, other=0)
+    key = column[None, :] - (length - 1 - place)[:, None]
+    seen = (key >= 0) & (key < limit[:, None])
+    value = tl.load((found + start * room)[:, None] + key, mask=seen, other=0.0)
+    inside = (row < rows)[:, None] & (column < columns)[None, :]
+    tl.store((scores + start * columns)[:, None] + column[None, :], value, mask=inside)

@@ -8,11 +8,15 @@ of vectors) gather in buffers (S, blocks, …), each block by its own program: t
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from rmt.nn.fast.banks import wide
 from rmt.nn.heads import KERNELS, Heads, Places
+from rmt.nn.positions import shift
 
 if KERNELS:
     import triton
@@ -30,53 +34,81 @@ def power(size: int) -> int:
     return int(triton.next_power_of_2(size))
 
 
-def add_norm(
-    x: Tensor, y: Tensor | None, bias: Tensor, gain: Tensor, move: Tensor, width: int, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """x + y + bias and its layer norm in `dtype`; rows (S, N, D), vectors (S, D)."""
+class Normal(NamedTuple):
+    """What a layer norm makes of rows (S, N, D)."""
+
+    rows: Tensor  # (S, N, D)
+    carried: Tensor  # (S, N, D) what they were made of, and a bias, for others to add to
+    moments: Tensor  # (2, S, N) means, and ones over deviations
+
+
+def norm(
+    x: Tensor,
+    gain: Tensor,
+    move: Tensor,
+    width: int,
+    dtype: torch.dtype,
+    bias: Tensor | None = None,
+    apart: bool = False,
+    place: Tensor | None = None,
+) -> Normal:
+    """The layer norm of x in `dtype`; vectors are (S, D). x is carried on, in place if not `apart`."""
     if not tiled(x):
-        total = x if y is None else x + y + bias[:, None]
-        normal = F.layer_norm(total[..., :width], (width,)) * gain[:, None, :width] + move[:, None, :width]
-        return total, F.pad(normal, (0, x.shape[-1] - width)).to(dtype)
+        true = x[..., :width]
+        scale = (true.var(-1, correction=0) + 1e-5).rsqrt()
+        moments = torch.stack([true.mean(-1), scale])
+        normal = units(x, moments, width) * gain[:, None] + move[:, None]
+        carried = x.clone() if apart else x
+        carried += 0 if bias is None else bias[:, None]
+        return Normal(normal.to(dtype), carried, moments)
     seeds, rows, padded = x.shape
-    total, normal = x if y is None else torch.empty_like(x), torch.empty_like(x, dtype=dtype)
+    normal = torch.empty_like(x, dtype=dtype) if place is None else place
+    carried = torch.empty_like(x) if apart else x
+    moments = x.new_empty(2, seeds, rows, dtype=gain.dtype)
     columns = power(padded)
     height = max(1, 2048 // columns)
-    row_tiles.add_norm_kernel[(triton.cdiv(rows, height), seeds)](
-        x, x if y is None else y, bias, gain, move, total, normal, rows, width, padded,
-        HAS_Y=y is not None, BR=height, BD=columns, num_warps=4,
+    row_tiles.norm_kernel[(triton.cdiv(rows, height), seeds)](
+        x, x if bias is None else bias, gain, move, carried, normal, *moments, rows, width, padded,
+        HAS_BIAS=bias is not None, CARRIES=apart or bias is not None, BR=height, BD=columns, num_warps=4,
     )  # fmt: skip
-    return total, normal
+    return Normal(normal, carried, moments)
+
+
+def units(x: Tensor, moments: Tensor, width: int) -> Tensor:
+    """Rows with mean 0 and variance 1, zero behind the true width."""
+    mean, scale = moments[..., None]
+    return F.pad((x[..., :width] - mean) * scale, (0, x.shape[-1] - width))
 
 
 def norm_gradient(
     gradient: Tensor,
     x: Tensor,
+    moments: Tensor,
     gain: Tensor,
     above: Tensor | None,
     sums: Tensor,
     width: int,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
-    """`above` and what comes back through the layer norm of x, in its own format and in `dtype`.
+    """`above` and what comes back through the layer norm of x, in x's format and in `dtype`.
 
     To `sums` (S, blocks, 3, D) goes the gradient of gain and shift, and of what was added to x everywhere.
     """
     if not tiled(x):
-        true, come = x[..., :width], gradient[..., :width].to(x.dtype)
-        scale = (true.var(-1, correction=0, keepdim=True) + 1e-5).rsqrt()
-        unit = (true - true.mean(-1, keepdim=True)) * scale
+        unit, come = units(x, moments, width)[..., :width], gradient[..., :width].to(x.dtype)
         back = come * gain[:, None, :width]
         back = back - back.mean(-1, keepdim=True) - unit * (back * unit).mean(-1, keepdim=True)
-        found = F.pad(back * scale, (0, x.shape[-1] - width)) + (0 if above is None else above)
+        found = F.pad(back * moments[1, ..., None], (0, x.shape[-1] - width))
+        found += 0 if above is None else above
         sums[:, 0, :, :width] += torch.stack([come * unit, come, found[..., :width]], 1).sum(2)
         return found, found.to(dtype)
     seeds, rows, padded = x.shape
-    found, half = torch.empty_like(x), torch.empty_like(x, dtype=dtype)
+    found = torch.empty_like(x)
+    half = found if dtype == x.dtype else torch.empty_like(x, dtype=dtype)
     columns = power(padded)
     row_tiles.norm_gradient_kernel[(sums.shape[1], seeds)](
-        gradient, x, gain, x if above is None else above, found, half, sums, rows, width, padded,
-        HAS_ABOVE=above is not None, BR=max(1, min(8, 2048 // columns)),
+        gradient, x, *moments, gain, x if above is None else above, found, half, sums, rows, width, padded,
+        HAS_ABOVE=above is not None, TWICE=half is not found, BR=max(1, min(8, 2048 // columns)),
         BD=columns, num_warps=2 if columns <= 1024 else 8,
     )  # fmt: skip
     return found, half
@@ -150,6 +182,35 @@ def ask_gradient(to_query: Tensor, to_position: Tensor, sums: Tensor, scale: flo
     )  # fmt: skip
 
 
+def shifted(scores: Tensor, keys: int, bounds: Any) -> Tensor:
+    """Scores of distances (H, S·B, T, W) where their keys are: `shift`, written out; columns filled up."""
+    *front, length, columns = scores.shape
+    room = wide(keys)
+    if not tiled(scores):
+        return F.pad(shift(scores, keys), (0, room - keys))
+    found = scores.new_empty(*front, length, room)
+    rows = found[..., 0].numel()
+    row_tiles.shift_kernel[(triton.cdiv(rows, 32), triton.cdiv(room, 64))](
+        scores, bounds.limits, found, rows, length, columns, room, BR=32, BK=64
+    )
+    return found
+
+
+def shifted_back(found: Tensor, columns: int, keys: int, bounds: Any) -> Tensor:
+    """The gradient of `shifted`: zero at distances where no key is seen."""
+    *front, length, room = found.shape
+    if not tiled(found):
+        scores = found.new_zeros(*front, length, columns)
+        shift(scores, keys).copy_(found[..., :keys])
+        return scores
+    scores = found.new_empty(*front, length, columns)
+    rows = found[..., 0].numel()
+    row_tiles.shift_gradient_kernel[(triton.cdiv(rows, 32), triton.cdiv(columns, 64))](
+        found, bounds.limits, scores, rows, length, columns, room, BR=32, BW=64
+    )
+    return scores
+
+
 def attend(asked: Heads, output: Tensor) -> Tensor:
     """`rmt.nn.kernel.attend`."""
     if tiled(output):
@@ -172,11 +233,11 @@ def attend_gradient(asked: Heads, gradient: Tensor, output: Tensor, weight: Tens
     places.key.copy_(change.mT @ asked.query * asked.scale)
     places.value.copy_(share.mT @ gradient)
     if places.bias is not None:
-        places.bias.copy_(change)
+        places.bias[..., : change.shape[-1]] = change
 
 
 def visible(asked: Heads) -> Tensor:
     """Scores, -inf where a query does not see a key."""
     scores = asked.query @ asked.key.mT * asked.scale
-    biased = scores if asked.bias is None else scores + asked.bias
+    biased = scores if asked.bias is None else scores + asked.bias[..., : scores.shape[-1]]
     return torch.where(asked.mask[:, None], biased, -torch.inf)
