@@ -1,6 +1,7 @@
 """The model whose gradient is written down is the one that autograd differentiates."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -30,9 +31,9 @@ MODELS = {
 }
 
 
-def built(preset: str, size: str, positions: str, dtype: torch.dtype) -> SegmentModel:
+def built(preset: str, size: str, positions: str, dtype: torch.dtype, **more: Any) -> SegmentModel:
     torch.manual_seed(0)
-    model = SegmentModel(MODELS[preset](vocabulary=11, positions=positions, **SIZES[size]))
+    model = SegmentModel(MODELS[preset](vocabulary=11, positions=positions, **SIZES[size], **more))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, 0, 0.3)
     return model.to(DEVICE, dtype)
@@ -88,6 +89,27 @@ def test_outputs_and_gradients_are_those_of_autograd(
     assert_same(model, Served(model, torch.float64), quiet, 1e-12)
 
 
+@pytest.mark.parametrize("div_val", [None, 1, 2], ids=["one-table", "clusters", "narrow-clusters"])
+@pytest.mark.parametrize("positions", ["relative", "rotary"])
+@pytest.mark.parametrize("preset", MODELS)
+def test_a_wide_model_in_bfloat16_is_nearly_autograds(
+    preset: str, positions: str, div_val: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Residuals in half precision, a quiet segment, tables with clusters and without."""
+    monkeypatch.setattr(prepared, "NARROW", 0)
+    clusters = {} if div_val is None else {"cutoffs": (4,), "div_val": div_val}
+    model = built(preset, "odd", positions, torch.float32, **clusters)
+    ready = Served(model, torch.bfloat16)
+    assert ready.layers.stream == torch.bfloat16
+    loss, gradients = differentiated(model, None, quiet=True)
+    with torch.autocast(DEVICE, torch.bfloat16):
+        mine, own = differentiated(model, ready, quiet=True)
+    assert abs(mine - loss) < 0.02 * loss
+    for one, other in zip(own, gradients, strict=True):
+        assert one.dtype == torch.float32
+        assert (one - other).norm() < 0.25 * other.norm()
+
+
 @pytest.mark.parametrize("most", [0, 500, 5000])
 def test_no_more_waits_than_may_and_nothing_is_lost(most: int) -> None:
     model = built("rmt", "odd", "relative", torch.float64)
@@ -101,8 +123,17 @@ def test_no_more_waits_than_may_and_nothing_is_lost(most: int) -> None:
 
 
 @pytest.mark.parametrize("skipped", [None, 1], ids=["all", "one-unused"])
-def test_factors_that_are_written_side_by_side_are_those_that_wait(skipped: int | None) -> None:
+def test_factors_that_are_written_side_by_side_are_those_that_wait(
+    skipped: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three updates of growing size: factors wait apart, side by side, and some of both."""
+    real, held = Gradients.hold, []
+
+    def hold(self: Gradients, pairs: list[tuple[Tensor, Tensor]]) -> bool:
+        held.append(real(self, pairs))
+        return held[-1]
+
+    monkeypatch.setattr(Gradients, "hold", hold)
     generator = torch.Generator().manual_seed(3)
     totals = Gradients(torch.empty(3, 1, 2, 4, dtype=torch.float64), torch.float64, most=10**6)
     for sizes in ([5, 3], [5, 3], [5, 3, 4]):
@@ -124,7 +155,22 @@ def test_factors_that_are_written_side_by_side_are_those_that_wait(skipped: int 
                 totals.add(number, left, right)
         torch.testing.assert_close(totals.sums(), expected, rtol=1e-12, atol=1e-12)
     assert totals.sides[0].shape == (3, 12, 2)
-    assert [sides[0].shape[1] for sides in totals.earlier if sides] == [8]
+    assert [sides[0].shape[1] for sides in totals.earlier] == [8]
+    assert held == [True]  # once, for all that were not left out
+
+
+def test_a_sum_does_not_depend_on_where_its_factors_waited() -> None:
+    generator = torch.Generator().manual_seed(4)
+    numbers = [torch.randn(2, 1, 40, 32, generator=generator, dtype=torch.float32) for _ in range(6)]
+    totals = Gradients(torch.empty(1, 1, 32, 32, dtype=torch.float32), torch.float32, most=10**9)
+    found = []
+    for _ in range(2):
+        totals.forget()
+        rights = [totals.room(0, 40).copy_(right) for _, right in numbers]
+        for right, (left, _) in reversed(list(zip(rights, numbers, strict=True))):
+            totals.add(0, totals.beside(0, right).copy_(left), right)
+        found.append(totals.sums().clone())
+    assert torch.equal(*found)
 
 
 def test_what_waits_is_not_written_over_after_a_sum() -> None:
@@ -133,13 +179,13 @@ def test_what_waits_is_not_written_over_after_a_sum() -> None:
     totals.add(0, totals.beside(0, large), large)
     totals.sums()  # from now on, four rows can wait side by side
     totals.forget()
-    first, second = totals.room(0, 2).fill_(1.0), totals.room(0, 2).fill_(1.0)
+    first, second = totals.room(0, 2).fill_(1.0), totals.room(0, 2).fill_(3.0)
     totals.add(0, totals.beside(0, first).fill_(1.0), first)
     totals.sums()
     totals.add(0, totals.beside(0, second).fill_(1.0), second)
     for _ in range(2):
         totals.room(0, 2).fill_(7.0)
-    assert totals.sums().item() == 4.0
+    assert totals.sums().item() == 8.0
 
 
 # narrow layers as one kernel or not, short segments as one or not; with all widths filled up, or none

@@ -28,9 +28,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def serve(trainer: Trainer) -> Trainer:
-    """As on a GPU, but in float64."""
-    trainer.served = Served(trainer.model, torch.float64)
+def serve(trainer: Trainer, dtype: torch.dtype = torch.float64) -> Trainer:
+    """As on a GPU."""
+    trainer.served = Served(trainer.model, dtype)
     trainer.learner = trainer.learner._replace(served=trainer.served)
     trainer.update.work = trainer.learner.work
     return trainer
@@ -47,6 +47,18 @@ def assert_as_autograd(config: RunConfig, batches: int) -> None:
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_updates_are_those_of_autograd(settings: dict[str, Any]) -> None:
     assert_as_autograd(double(**settings), batches=5)
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_updates_of_wide_models_in_bfloat16_are_nearly_those_of_autograd(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmt.nn.fast.prepared.NARROW", 0)
+    config = tiny(precision="bf16-mixed", **settings)
+    plain, fast = trainer_of(config), serve(trainer_of(config), torch.bfloat16)
+    for _ in range(3):
+        for mine, theirs in zip(fast.updates(), plain.updates(), strict=True):
+            assert_same(mine.loss, theirs.loss, tolerance=0.03)
 
 
 def test_updates_of_text_are_those_of_autograd(tmp_path) -> None:

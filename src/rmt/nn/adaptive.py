@@ -146,7 +146,8 @@ class NarrowTables(nn.Module):
             member = cluster_of == cluster
             rows = F.embedding((tokens - self.starts[cluster]).where(member, 0), table.weight)
             embedded.append(project(rows.masked_fill(~member[..., None], 0.0)))
-        return torch.stack(embedded).sum(0) * math.sqrt(self.head_projection.out_features)
+        total = torch.stack(embedded).sum(0, dtype=self.head_projection.weight.dtype)
+        return total * math.sqrt(self.head_projection.out_features)
 
     def rows(self) -> list[Rows]:
         return [Rows(table.weight, table.bias) for table in self.tables]

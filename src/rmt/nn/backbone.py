@@ -74,7 +74,8 @@ class Backbone(nn.Module):
         """
         whole = last is not None and attend is fused and axis.mask.dim() == 2
         if self.prepared is not None and whole:
-            call = Call(self.prepared, axis, last, keeps=torch.is_grad_enabled())
+            keeps = torch.is_grad_enabled() and self.prepared.learns
+            call = Call(self.prepared, axis, last, keeps)
             hidden: Tensor = Encode.apply(x, call) if last else x[:, :0]
             return Encoded(hidden, (), (), ())
         table = self.positions(axis)

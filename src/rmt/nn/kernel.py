@@ -1,7 +1,6 @@
 """Attention of segments in our own kernels: any mask, any bias, and the bias's gradient, in one pass each.
 
-Library kernels know no gradient of a bias, or are slow where rows are few. Scores are never written anywhere;
-positions come as a view of what a product wrote.
+Library kernels know no gradient of a bias, or are slow where rows are few. Scores are never written anywhere.
 """
 
 # B batch · H heads · Q queries · K keys · E head width

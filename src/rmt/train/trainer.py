@@ -194,9 +194,12 @@ class Trainer:
         """A segment's losses, if it is asked for any, and the state behind it."""
         asked = segment.targets.shape[-1] > 0
         wanted = {"targets": segment.targets, "capacities": capacities} if asked else {"predict": False}
-        model = self.wrapped if self.model.backbone.prepared is None else self.model  # which casts by itself
-        output: Output = model(segment.tokens, state, reset=segment.reset, **wanted)
-        return output
+        if self.model.backbone.prepared is None:
+            output: Output = self.wrapped(segment.tokens, state, reset=segment.reset, **wanted)
+            return output
+        with self.fabric.autocast():  # not by way of Fabric, which would cast the state, too
+            found: Output = self.model(segment.tokens, state, reset=segment.reset, **wanted)
+        return found
 
     def uncompiled(self) -> AbstractContextManager[object]:
         """While this is open, layers run as written: calls of many shapes are not worth compiling."""

@@ -90,8 +90,10 @@ def encode(x: Tensor, call: Call) -> Tensor:
     prepared, axis, last = call.prepared, call.axis, call.last
     *front, rows, width = x.shape
     total = filled(x, prepared.width).reshape(prepared.seeds, -1, prepared.width).to(prepared.stream)
-    place = prepared.qkv.gradients.room(0, total.shape[1]) if call.keeps else None
-    normal, carried, moments = norm(total, *prepared.norm(0), width, prepared.dtype, None, True, place)
+    at_once = prepared.narrow and tiled(total)  # whole layers, which do not add in place
+    place = prepared.qkv.gradients.room(0, total.shape[1]) if at_once and call.keeps else None
+    first = norm(total, *prepared.norm(0), width, prepared.dtype, apart=not at_once, place=place)
+    normal, carried, moments = first
     projected = None
     for layer in range(prepared.sizes.layers):
         out = last if layer == prepared.sizes.layers - 1 else rows
@@ -182,8 +184,8 @@ def norm_back(back: Back, prepared: Prepared, layer: int) -> tuple[Tensor, Tenso
 
 
 def filled(x: Tensor, width: int) -> Tensor:
-    """Rows filled up with zeros."""
-    return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
+    """Rows filled up with zeros, one after the other."""
+    return x.contiguous() if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
 
 
 def tail(x: Tensor, attended: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ class Gradients:
         self.earlier: list[tuple[Tensor, ...]] = []  # smaller ones, which recordings may write to
         self.asked = False  # whether anyone wants to write there
         self.taken = [0] * len(self.totals)  # rows of the sides
+        self.order: dict[int, int] = {}  # of right factors
         self.clear()
 
     def clear(self) -> None:
@@ -34,16 +35,19 @@ class Gradients:
     def forget(self) -> None:
         """Begin with zero, which is what nothing is added to."""
         self.new = set(range(len(self.totals)))
-        self.taken = [0] * len(self.totals)
+        self.taken, self.order = [0] * len(self.totals), {}
         self.clear()
 
     def room(self, number: int, rows: int) -> Tensor:
-        """A place for a right factor (G, N, columns)."""
+        """A place for a right factor (G, N, columns); the next update writes to it again."""
         self.asked, start = True, self.taken[number]
         if not self.sides or start + rows > self.sides[1].shape[1]:
-            return self.like.new_empty(self.totals.shape[1], rows, self.totals.shape[3])
-        self.taken[number] += rows
-        return self.sides[1].data[number, None, start : start + rows]  # counts its own changes
+            place = self.like.new_empty(self.totals.shape[1], rows, self.totals.shape[3])
+        else:
+            self.taken[number] += rows
+            place = self.sides[1].data[number, None, start : start + rows]  # counts its own changes
+        self.order[place.data_ptr()] = len(self.order)
+        return place
 
     def beside(self, number: int, right: Tensor) -> Tensor:
         """A place for the left factor (G, N, rows) that belongs to a right one."""
@@ -93,7 +97,7 @@ class Gradients:
     def multiply(self, numbers: list[int], rows: int) -> None:
         """Add the products that wait for matrices which have as many rows to come."""
         these, adds = slice(numbers[0], numbers[-1] + 1), self.begun(numbers)
-        pairs = [pair for number in numbers for pair in self.waiting[number]]
+        pairs = [pair for number in numbers for pair in self.in_order(self.waiting[number])]
         if all(self.taken[number] == rows for number in numbers) and self.hold(pairs):
             add_product(self.totals[these, 0], *(side[these, :rows] for side in self.sides), adds)
             return
@@ -108,6 +112,10 @@ class Gradients:
         put = torch._foreach_add_ if adds else torch._foreach_copy_
         put([self.totals[number] for number in numbers], list(found.unbind(1)))
 
+    def in_order(self, pairs: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+        """As they lie side by side: a sum has the same order, wherever they wait."""
+        return sorted(pairs, key=lambda pair: self.order.get(pair[1].data_ptr(), 0))
+
     def hold(self, pairs: list[tuple[Tensor, Tensor]]) -> bool:
         """Whether all of these factors were written side by side."""
         places = [side.untyped_storage().data_ptr() for side in self.sides]
@@ -120,7 +128,7 @@ class Gradients:
         many = count * rows * sum(widths) > self.most
         if not self.asked or groups > 1 or rows <= known or many or recording(self.totals):
             return
-        self.earlier.append(self.sides)
+        self.earlier += [self.sides] if self.sides else []
         self.sides = tuple(self.like.new_empty(count, rows, width) for width in widths)
 
 
@@ -131,8 +139,8 @@ def exact(dtype: torch.dtype) -> torch.dtype:
 
 def add_product(total: Tensor, left: Tensor, right: Tensor, adds: bool) -> None:
     """total += leftᵀ right, or = where it `adds` not; (S, rows, columns), exact to its number format."""
-    if left.dtype == total.dtype:
-        total.baddbmm_(left.mT, right, beta=float(adds))
+    if left.dtype == total.dtype or not total.is_cuda:
+        total.baddbmm_(left.mT.to(total.dtype), right.to(total.dtype), beta=float(adds))
     elif len(total) == 1:
         given = (total[0], left[0].mT, right[0], total.dtype)
         torch.ops.aten.addmm.dtype_out(*given, beta=float(adds), out=total[0])

@@ -77,8 +77,8 @@ def look(
 
 
 def room_for(query: Tensor, prepared: Prepared, layer: int, keeps: bool) -> Tensor:
-    """Where what queries (S · B, T, H, E) find is written, if it is kept: where products want it."""
-    if not keeps:
+    """Where what queries (S · B, T, H, E) find is written: of narrow layers that learn, where it waits."""
+    if not (keeps and prepared.narrow and tiled(query)):
         return torch.empty_like(query, memory_format=torch.contiguous_format)
     return prepared.out.gradients.room(layer, query[..., 0, 0].numel() // prepared.seeds).view(query.shape)
 

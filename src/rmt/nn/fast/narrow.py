@@ -41,8 +41,7 @@ def finish(
 ) -> tuple[Tensor | None, ...]:
     """Rows (S · B, T, H, E) that attention found, and the residual x (S, N, D), to the end of a layer.
 
-    Returns what a layer keeps behind attention, its output, the norm of that in `dtype`, and this as the next
-    layer projects it, or nothing.
+    Returns `rmt.nn.fast.encode.Finished`: moments are not kept, and the output is also what is carried on.
     """
     seeds, padded, hidden, number = prepared.seeds, prepared.width, prepared.inner, 2 * layer + 1
     many, last, heads = attended.flatten(2).shape

@@ -1,6 +1,6 @@
 """Attention with relative positions, for segments so short that a program takes a whole head at once.
 
-What `rmt.nn.fast.encode` writes as a product for distances, a shift and attention, in one kernel each way.
+What `rmt.nn.fast.look` writes as a product for distances, a shift and attention, in one kernel each way.
 """
 
 # S seeds · B batch · T queries · R keys · H heads · E head width · W distances

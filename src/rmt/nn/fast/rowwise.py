@@ -52,7 +52,7 @@ def norm(
     apart: bool = False,
     place: Tensor | None = None,
 ) -> Normal:
-    """The layer norm of x in `dtype`; vectors are (S, D). x is carried on, in place if not `apart`."""
+    """The layer norm of x in `dtype`, at its `place`; vectors are (S, D). x is carried on, or a copy."""
     if not tiled(x):
         true = x[..., :width]
         scale = (true.var(-1, correction=0) + 1e-5).rsqrt()
@@ -60,7 +60,8 @@ def norm(
         normal = units(x, moments, width) * gain[:, None] + move[:, None]
         carried = x.clone() if apart else x
         carried += 0 if bias is None else bias[:, None]
-        return Normal(normal.to(dtype), carried, moments)
+        normal = normal.to(dtype)
+        return Normal(normal if place is None else place.copy_(normal), carried, moments)
     seeds, rows, padded = x.shape
     normal = torch.empty_like(x, dtype=dtype) if place is None else place
     carried = torch.empty_like(x) if apart else x
@@ -155,7 +156,8 @@ def ask(query: Tensor, biases: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     seeds, rows, heads, padded = query.shape
     if not tiled(query):
         content, position = (query + bias[:, None] for bias in biases)
-        return content, (position * scale).permute(2, 0, 1, 3).contiguous()
+        position = (position * scale).permute(2, 0, 1, 3).contiguous()
+        return content.to(query.dtype), position.to(query.dtype)
     content, position = query.new_empty(query.shape), query.new_empty(heads, seeds, rows, padded)
     grid = (triton.cdiv(rows, 32), 1, seeds * heads)
     row_tiles.ask_kernel[grid](
