@@ -80,7 +80,7 @@ class Served:
         self.opened.close()
 
     def deliver(self) -> None:
-        """Hand every parameter its gradient, to be cleared before the next update: that writes there again."""
+        """Hand every parameter its gradient, to be cleared before the next update writes there again."""
         self.layers.deliver()
         if self.table is not None:
             self.table.deliver()
