@@ -79,7 +79,7 @@ def test_a_stream_that_ends_is_saved_to_its_last_byte(model, text):
 
 
 def test_ctrl_c_saves_where_it_stands(model, text):
-    session, told = new_session(model), []
+    session, told, before = new_session(model), [], signal.getsignal(signal.SIGINT)
 
     def tell(now: object) -> None:
         told.append(now)
@@ -93,7 +93,7 @@ def test_ctrl_c_saves_where_it_stands(model, text):
     assert place.clean
     assert place.offset == int(session.seen) < len(TEXT)
     assert len(told) == 5
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_second_ctrl_c_or_one_while_waiting_does_not_wait():
