@@ -292,3 +292,10 @@ def test_there_must_be_one_capacity_per_tail():
     embedding = adaptive(1)
     with pytest.raises(ConfigError, match=r"capacities=\(8, 8\) must be 3 numbers, one per cutoff"):
         embedding.losses(some_hidden(), some_words(), (8, 8))
+
+
+@pytest.mark.parametrize("div_val", [1, 2])
+def test_autocast_leaves_what_layers_add_to_in_full_precision(div_val: int) -> None:
+    embedding = AdaptiveEmbedding(10, 8, (4,), div_val).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert embedding(torch.tensor([[1, 7]])).dtype == torch.float32
