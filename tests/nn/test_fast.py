@@ -17,7 +17,7 @@ from rmt.nn.heads import INTERPRETED, KERNELS
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
 needs_kernels = pytest.mark.skipif(not KERNELS, reason="needs a CUDA device")
 
-CHOOSING = (rowwise, encode, look, prepared, products, classes)  # kernels or plain torch
+CHOOSING = (rowwise, look, prepared, products, classes)  # kernels or plain torch
 
 # widths that 16 divides, and widths that have to be filled up
 SIZES = {

@@ -1,9 +1,8 @@
-"""Rows one after the other."""
-
-# B batch · N rows · D width
+"""Parts one after the other."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,25 +10,21 @@ from torch import Tensor
 
 
 def join(*parts: Tensor) -> Tensor:
-    """(B, N, D) … -> (B, N + …, D); in half precision torch's own way takes three times as long."""
-    if parts[0].element_size() == 2:
-        joined: Tensor = Joined.apply(*parts)
-        return joined
-    return torch.cat(parts, dim=1)
+    """(B, N, D) … -> (B, N + …, D)."""
+    if parts[0].element_size() > 2:
+        return torch.cat(parts, dim=1)
+    joined: Tensor = Joined.apply(*parts)
+    return joined
 
 
 class Joined(torch.autograd.Function):
-    """Parts that are copied to their places; their gradients are views."""
+    """`laid` along rows; gradients are views."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(*parts: Tensor) -> Tensor:
-        sizes = [part.shape[1] for part in parts]
-        joined = parts[0].new_empty(parts[0].shape[0], sum(sizes), parts[0].shape[2])
-        for place, part in zip(joined.split(sizes, dim=1), parts, strict=True):
-            place.copy_(part)
-        return joined
+        return laid(parts, dim=1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -38,3 +33,16 @@ class Joined(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
         return gradient.split(ctx.sizes, dim=1)
+
+
+def laid(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """`torch.cat`, which in half precision takes three times as long as copying part by part."""
+    if parts[0].element_size() > 2:
+        return torch.cat(list(parts), dim=dim)
+    sizes = [part.shape[dim] for part in parts]
+    shape = [*parts[0].shape]
+    shape[dim] = sum(sizes)
+    found = parts[0].new_empty(shape)
+    for place, part in zip(found.split(sizes, dim=dim), parts, strict=True):
+        place.copy_(part)
+    return found

@@ -36,12 +36,10 @@ def sizes(length: int, width: int) -> dict[str, Any]:
 def bounds(mask: Tensor, width: int) -> Bounds:
     """The bounds of a mask (Q, K) in which no key is seen behind one that is not, for heads of this width."""
     side, limits = sizes(mask.shape[1], width)["BQ"], mask.sum(1)
-    stops = (
-        F.pad(limits, (-len(limits) % side, 0)).unflatten(0, (-1, side)).amax(1)
-    )  # the first may lack rows
+    cut = F.pad(limits, (-len(limits) % side, 0)).unflatten(0, (-1, side))  # as `last_rows` does
     first = torch.arange(0, mask.shape[1], side, device=mask.device)
     starts = (limits > first[:, None]).int().argmax(1)
-    return Bounds(limits.int(), stops.int(), starts.int())
+    return Bounds(limits.int(), cut.amax(1).int(), starts.int())
 
 
 def strides(*tensors: Tensor) -> tuple[int, ...]:

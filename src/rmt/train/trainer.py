@@ -194,12 +194,12 @@ class Trainer:
         """A segment's losses, if it is asked for any, and the state behind it."""
         asked = segment.targets.shape[-1] > 0
         wanted = {"targets": segment.targets, "capacities": capacities} if asked else {"predict": False}
-        if self.model.backbone.prepared is None:
-            output: Output = self.wrapped(segment.tokens, state, reset=segment.reset, **wanted)
-            return output
-        with self.fabric.autocast():  # not by way of Fabric, which would cast the state, too
-            found: Output = self.model(segment.tokens, state, reset=segment.reset, **wanted)
-        return found
+        model, context = self.wrapped, nullcontext()
+        if self.model.backbone.prepared is not None:  # Fabric would cast the state, too
+            model, context = self.model, self.fabric.autocast()
+        with context:
+            output: Output = model(segment.tokens, state, reset=segment.reset, **wanted)
+        return output
 
     def uncompiled(self) -> AbstractContextManager[object]:
         """While this is open, layers run as written: calls of many shapes are not worth compiling."""

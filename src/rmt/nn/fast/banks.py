@@ -3,7 +3,7 @@
 Zeros fill up what is narrower; they change nothing but the time.
 """
 
-# S seeds · N rows · G matrices that are multiplied at once
+# S seeds · N rows
 
 from __future__ import annotations
 
@@ -58,6 +58,12 @@ class Matrices(Bank):
         """For gradients."""
         like = self.matrices if learns else self.matrices[:0]
         self.gradients = Gradients(like, exact(like.dtype), most)
+
+    def room(self, number: int, rows: int, keeps: bool) -> Tensor:
+        """A place for rows (S, N, columns) that a matrix multiplies; those that are kept can wait there."""
+        if keeps:
+            return self.gradients.room(number, rows)
+        return self.stored.new_empty(self.seeds, rows, self.matrices.shape[-1])
 
     def __getitem__(self, number: int) -> Tensor:
         return self.matrices[number]

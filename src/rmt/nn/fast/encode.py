@@ -19,7 +19,7 @@ from rmt.nn.axis import Axis
 from rmt.nn.fast.look import Kept, by_seed, look, look_back
 from rmt.nn.fast.prepared import Prepared
 from rmt.nn.fast.products import added, product, rectified, rectified_back
-from rmt.nn.fast.rowwise import norm, norm_gradient, tiled
+from rmt.nn.fast.rowwise import norm, norm_gradient
 from rmt.nn.heads import KERNELS
 
 if KERNELS:
@@ -90,8 +90,8 @@ def encode(x: Tensor, call: Call) -> Tensor:
     prepared, axis, last = call.prepared, call.axis, call.last
     *front, rows, width = x.shape
     total = filled(x, prepared.width).reshape(prepared.seeds, -1, prepared.width).to(prepared.stream)
-    at_once = prepared.narrow and tiled(total)  # whole layers, which do not add in place
-    place = prepared.qkv.gradients.room(0, total.shape[1]) if at_once and call.keeps else None
+    at_once = prepared.at_once(total)  # that does not add in place
+    place = prepared.qkv.room(0, total.shape[1], call.keeps) if at_once else None
     first = norm(total, *prepared.norm(0), width, prepared.dtype, apart=not at_once, place=place)
     normal, carried, moments = first
     projected = None
@@ -132,7 +132,7 @@ def finish(attended: Tensor, carried: Tensor, prepared: Prepared, layer: int, ke
     width, dtype, number = prepared.sizes.width, prepared.dtype, 2 * layer + 1
     ends = layer == prepared.sizes.layers - 1
     final = prepared.stream if ends else dtype
-    if prepared.narrow and tiled(carried):
+    if prepared.at_once(carried):
         return Finished(*narrow.finish(attended, carried, prepared, layer, final, keeps))
     mixed, bias = by_seed(attended, prepared).flatten(2), prepared.down_bias[layer]
     middle = added(tail(carried, attended), mixed, prepared.out[layer])
@@ -146,7 +146,7 @@ def finish(attended: Tensor, carried: Tensor, prepared: Prepared, layer: int, ke
 def finish_back(back: Back, one: Kept, prepared: Prepared, layer: int) -> tuple[Tensor, Tensor]:
     """The gradient of the middle, and of what attention found."""
     width, number = prepared.sizes.width, 2 * layer + 1
-    if prepared.narrow and tiled(back.x):
+    if prepared.at_once(back.x):
         found = narrow.finish_gradient(back, one, prepared, layer)
         half, to_inner, above, to_mixed, to_attended = found
     else:
@@ -165,7 +165,7 @@ def finish_back(back: Back, one: Kept, prepared: Prepared, layer: int) -> tuple[
 
 def begin_back(back: Back, prepared: Prepared) -> Tensor:
     """The gradient of the first layer's input."""
-    if prepared.narrow and tiled(back.x):
+    if prepared.at_once(back.x):
         return narrow.begin_gradient(back, prepared)
     return norm_back(back, prepared, 0)[0]
 

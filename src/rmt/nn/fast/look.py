@@ -57,7 +57,8 @@ def look(
         turn(placed(projected, prepared, rows), *prepared.table(axis))
     query, key, value = heads_of(projected, prepared, rows)
     query, scale = query[:, rows - out :], prepared.sizes.head_width**-0.5
-    found = room_for(query, prepared, layer, keeps)
+    many, waits = query[..., 0, 0].numel() // prepared.seeds, keeps and prepared.at_once(query)
+    found = prepared.out.room(layer, many, waits).view(query.shape)
     position = bias = None
     mask = axis.mask[-out:]
     if is_near(prepared, query, key, axis):
@@ -74,13 +75,6 @@ def look(
     parts = (one.transpose(1, 2) for one in (query, key, value))
     heads = Heads(*parts, by_batch(bias), mask[None], scale, prepared.bounds(mask))
     return found, query, position, bias, attend(heads, found.transpose(1, 2))
-
-
-def room_for(query: Tensor, prepared: Prepared, layer: int, keeps: bool) -> Tensor:
-    """Where what queries (S · B, T, H, E) find is written: of narrow layers that learn, where it waits."""
-    if not (keeps and prepared.narrow and tiled(query)):
-        return torch.empty_like(query, memory_format=torch.contiguous_format)
-    return prepared.out.gradients.room(layer, query[..., 0, 0].numel() // prepared.seeds).view(query.shape)
 
 
 def is_near(prepared: Prepared, query: Tensor, key: Tensor, axis: Axis) -> bool:

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from rmt.nn.fast.banks import add, wide
 from rmt.nn.fast.classes import Classes
 from rmt.nn.fast.gradients import add_product, exact
+from rmt.nn.joining import laid
 
 MANY = 2**24  # numbers in a matrix that chooses rows
 
@@ -74,8 +75,8 @@ class Held:
     def add_rows(self) -> None:
         """Add what waits to the gradient of the table."""
         if self.found:
-            numbers, rows = zip(*self.found, strict=True)
-            tokens, gradients = joined(numbers, 0), joined(rows, 1)
+            words, rows = zip(*self.found, strict=True)
+            tokens, gradients = flat(words, 0), flat(rows, 1)
             count = self.table[0].flatten(0, -2).shape[0]
             if count <= len(tokens):
                 add(self.table[0], times(summed(gradients, tokens, count), self.scale))
@@ -122,16 +123,11 @@ class Lookup(torch.autograd.Function):
         return Lookup.apply(weight.movedim(in_dims[0], 0), tokens.movedim(in_dims[1], 0), held), 0
 
 
-def joined(parts: Sequence[Tensor], own: int) -> Tensor:
-    """Parts in a row, all but their `own` last dimensions flat."""
-    if len({part.shape for part in parts}) > 1:
-        return torch.cat([part.flatten(0, -1 - own) for part in parts])
-    if parts[0].element_size() > 2:
-        return torch.cat(list(parts)).flatten(0, -1 - own)
-    row = parts[0].new_empty(len(parts), *parts[0].shape)  # torch's own way takes longer here
-    for place, part in zip(row, parts, strict=True):
-        place.copy_(part)
-    return row.flatten(0, -1 - own)
+def flat(parts: Sequence[Tensor], own: int) -> Tensor:
+    """Parts in a row, all but their `own` last dimensions flat; those of one shape are copied once."""
+    if len({part.shape for part in parts}) == 1:
+        return laid(parts, dim=0).flatten(0, -1 - own)
+    return laid([part.flatten(0, -1 - own) for part in parts], dim=0)
 
 
 def times(x: Tensor, scale: float) -> Tensor:

@@ -48,14 +48,8 @@ def finish(
     height = many // seeds * last
     middle, total = x.new_empty(seeds, height, padded), x.new_empty(seeds, height, padded)
     ends = layer + 1 == prepared.sizes.layers
-    if keeps:
-        second, inner = (one.gradients.room(layer, height) for one in (prepared.up, prepared.down))
-    else:
-        second, inner = (attended.new_empty(seeds, height, size) for size in (padded, hidden))
-    if keeps and not ends:
-        normal = prepared.qkv.gradients.room(layer + 1, height)
-    else:
-        normal = torch.empty_like(middle, dtype=dtype)
+    second, inner = (one.room(layer, height, keeps) for one in (prepared.up, prepared.down))
+    normal = torch.empty_like(middle, dtype=dtype) if ends else prepared.qkv.room(layer + 1, height, keeps)
     projected = None if ends else attended.new_empty(seeds, height, 3 * heads)
     chosen = tile(seeds * height, padded)
     narrow_tiles.finish_kernel[(triton.cdiv(height, chosen["BR"]), seeds)](

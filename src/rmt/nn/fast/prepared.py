@@ -174,6 +174,10 @@ class Prepared:
             self.biases_near[segments] = self.bias_sums.new_zeros(layers, seeds, segments // seeds, *rest)
         return self.biases_near[segments]
 
+    def at_once(self, x: Tensor) -> bool:
+        """Whether one kernel takes rows from attention to attention."""
+        return self.narrow and tiled(x)
+
     def norm(self, number: int) -> tuple[Tensor, Tensor]:
         """Gain and shift of a layer norm: two of every layer, and the final one."""
         return self.gains[number], self.shifts[number]
