@@ -17,9 +17,9 @@ PUBLIC_PAGE = SOURCE / "__init__.py"  # names what is above it, and loads it whe
 
 # folder: the folders below it
 MODEL = {"core", "nn"}
-EVALUATION = {"infer", "tasks", *MODEL}
+EVALUATION = {"infer", "text", "tasks", *MODEL}
 TRAINING = {"evaluate", *EVALUATION}
-EVERYTHING = {"train", "analysis", "bench", "hf", "compat", *TRAINING}
+EVERYTHING = {"train", "analysis", "bench", "documents", "hf", "compat", *TRAINING}
 BELOW = {
     "cli": {"experiments", *EVERYTHING},
     "experiments": EVERYTHING,
@@ -28,6 +28,8 @@ BELOW = {
     "bench": {"train", *TRAINING},
     "evaluate": EVALUATION,
     "infer": MODEL,
+    "documents": {"hf", "train", *TRAINING},
+    "text": {"tasks"},
     "tasks": set(),
     "hf": MODEL,
     "compat": MODEL,
@@ -74,7 +76,7 @@ def test_floors_have_no_circle():
             assert folder not in BELOW[lower]
 
 
-@pytest.mark.parametrize("folder", ["tasks", "config.py", "errors.py"])
+@pytest.mark.parametrize("folder", ["tasks", "text", "config.py", "errors.py"])
 def test_tasks_and_the_ground_know_no_model(folder):
     models = {
         "core",

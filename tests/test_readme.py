@@ -12,7 +12,7 @@ import pytest
 
 from rmt.cli.main import COMMANDS
 from rmt.config import from_dict
-from rmt.experiments.finetune_config import FinetuneConfig
+from rmt.documents.config import FinetuneConfig
 from rmt.experiments.paper import PUBLISHED, Cell
 
 ROOT = Path(__file__).parent.parent

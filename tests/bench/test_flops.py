@@ -10,11 +10,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from rmt.bench.flops import Cost, forward, shares, training, work
 from rmt.bench.text import made_text
+from rmt.core.bptt import windows
 from rmt.core.config import CacheConfig, MemoryConfig, ModelConfig
 from rmt.core.model import SegmentModel
 from rmt.errors import ConfigError
 from rmt.experiments.recipe import resolve
-from rmt.train.bptt import windows
 from rmt.train.config import build_task
 from rmt.train.trainer import Trainer
 

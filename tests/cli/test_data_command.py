@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rmt.tasks import corpora
-from rmt.tasks.corpora import Known
+from rmt.text import corpora
+from rmt.text.corpora import Known
 from tests.cli.command import rmt
-from tests.tasks.tokenizer import trained
+from tests.text.tokenizer import trained
 
 # files in the current folder
 TEXTS = {

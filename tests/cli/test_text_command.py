@@ -13,8 +13,8 @@ from rmt.cli import progress
 from rmt.config import from_dict, leaves
 from rmt.evaluate.perplexity import perplexity, with_cache
 from rmt.experiments.run import value_of
-from rmt.tasks.prepare import FORMAT
-from rmt.tasks.text import Text
+from rmt.text.prepare import FORMAT
+from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from tests.cli.book import TRAIN, write_book
 from tests.cli.command import rmt

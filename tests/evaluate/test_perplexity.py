@@ -12,7 +12,7 @@ import torch
 from rmt import SegmentModel
 from rmt.core.unroll import unroll
 from rmt.evaluate.perplexity import perplexity, with_cache
-from rmt.tasks.lanes import Lanes
+from rmt.text.lanes import Lanes
 from tests.laws.models import CACHE, PRESETS, VOCABULARY, build, configuration
 
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, 50).astype("<u2")

@@ -3,8 +3,9 @@
 import pytest
 
 from rmt.errors import CheckpointError, ConfigError
-from rmt.experiments.run import alone, read_result, train
+from rmt.experiments.run import train
 from rmt.train.checkpoint import Checkpoints, run_folder
+from rmt.train.folder import alone, read_result
 from rmt.train.loop import Loop
 from tests.train.runs import Unplugged, Watcher, tiny
 

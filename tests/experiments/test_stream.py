@@ -8,8 +8,8 @@ import torch
 
 from rmt import SegmentModel, Session, presets
 from rmt.experiments.stream import Interruption, Stream, place_of
-from rmt.tasks.tokenizer import ByteTokenizer
-from rmt.tasks.vocabulary import Bytes
+from rmt.text.tokenizer import ByteTokenizer
+from rmt.text.vocabulary import Bytes
 
 LENGTH = 8
 TEXT = (b"so long as a text goes on, so long goes this; " * 40)[:1501]

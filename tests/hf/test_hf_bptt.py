@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from rmt.core.bptt import bptt
 from rmt.hf.cell import Cell
 from rmt.hf.segments import plan
-from rmt.train.bptt import bptt
 from tests.hf.zoo import answer, main_output, of_kind, remembering, texts
 
 DEPTHS = pytest.mark.parametrize("depth", [0, 1, 2, 3, "full"])

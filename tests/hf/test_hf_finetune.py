@@ -110,7 +110,7 @@ def test_decoders_and_encoder_decoders_classify_too(capsys, name):
 
 
 def test_a_generated_text_that_is_no_label_counts_as_wrong():
-    from rmt.experiments.classifier import make_classifier
+    from rmt.documents.classifier import make_classifier
 
     classifier = make_classifier(backbone("t5"), None, ["false", "true"], memory=2, segment_length=8)
     assert [classifier.named(text) for text in ("true", " false ", "truth", "")] == [1, 0, -1, -1]
@@ -182,7 +182,7 @@ def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(capsys):
 def test_every_format_of_documents_is_read(capsys, form):
     import csv
 
-    from rmt.tasks.documents import Columns, read_corpus
+    from rmt.documents.corpus import Columns, read_corpus
 
     rows = list(documents(30))
     if form in ("csv", "tsv"):
@@ -220,8 +220,8 @@ def test_every_format_of_documents_is_read(capsys, form):
 
 
 def test_parquet_is_read_or_its_reader_is_named():
+    from rmt.documents.corpus import Columns, read_corpus
     from rmt.errors import DataError
-    from rmt.tasks.documents import Columns, read_corpus
 
     try:
         import pyarrow
@@ -236,7 +236,7 @@ def test_parquet_is_read_or_its_reader_is_named():
 
 
 def test_an_automatic_split_is_the_same_each_time_and_keeps_the_classes():
-    from rmt.tasks.documents import Columns, read_corpus
+    from rmt.documents.corpus import Columns, read_corpus
 
     name = write("data.jsonl", documents(100))
     one, two = (read_corpus(name, Columns()).splits for _ in range(2))

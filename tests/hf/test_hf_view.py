@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from rmt import unroll
+from rmt.core.bptt import bptt
 from rmt.errors import ConfigError
 from rmt.hf import SegmentView
-from rmt.train.bptt import bptt
 from tests.hf.zoo import of_kind, remembering, texts
 
 DECODERS = pytest.mark.parametrize("name", of_kind("decoder"))

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from rmt.config import from_dict
 from rmt.experiments.recipe import merge
-from rmt.tasks.files import Piece, Source, whole
-from rmt.tasks.prepare import prepare_corpus
+from rmt.text.files import Piece, Source, whole
+from rmt.text.prepare import prepare_corpus
 from rmt.train.config import RunConfig
 from tests.train.runs import TINY
 

@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rmt.core.bptt import Window, windows
 from rmt.core.config import ModelConfig
 from rmt.errors import ConfigError
 from rmt.tasks.segments import segment_length
 from rmt.tasks.task import Task
-from rmt.tasks.text import Text
-from rmt.train.bptt import Window, windows
+from rmt.text.task import Text
 from rmt.train.config import RunConfig
 
 

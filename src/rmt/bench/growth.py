@@ -13,7 +13,7 @@ from rmt.bench.measure import WAYS, Spread, Way, alone, peak_memory, spread, upd
 from rmt.core.model import SegmentModel
 from rmt.errors import ConfigError
 from rmt.tasks.task import Task
-from rmt.tasks.text import Text
+from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from rmt.train.trainer import Trainer
 

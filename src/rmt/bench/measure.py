@@ -22,9 +22,9 @@ from rmt.bench.flops import forward, shares, work
 from rmt.core.model import SegmentModel
 from rmt.errors import ConfigError
 from rmt.evaluate.perplexity import perplexity
-from rmt.tasks.lanes import Lanes
 from rmt.tasks.task import Task
-from rmt.tasks.text import Text
+from rmt.text.lanes import Lanes
+from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from rmt.train.device import device_of
 from rmt.train.ensemble import require_stackable

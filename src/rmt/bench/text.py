@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rmt.tasks.corpora import find_source
-from rmt.tasks.prepare import FILE, prepare_corpus
-from rmt.tasks.vocabulary import Words
+from rmt.text.corpora import find_source
+from rmt.text.prepare import FILE, prepare_corpus
+from rmt.text.vocabulary import Words
 
 EXPONENT = 1.2  # of 267,735 words, those beyond the 20,000 most frequent make up 5 % of a text
 

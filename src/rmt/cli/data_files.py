@@ -38,7 +38,7 @@ def add_commands(commands: Any, look: dict[str, Any]) -> None:
 
 
 def get(arguments: argparse.Namespace) -> int:
-    from rmt.tasks.corpora import get, known_corpus
+    from rmt.text.corpora import get, known_corpus
 
     known = known_corpus(arguments.name)
     folder = Path(arguments.out or f"data/{known.name}")
@@ -51,8 +51,8 @@ def get(arguments: argparse.Namespace) -> int:
 
 
 def prepare(arguments: argparse.Namespace) -> int:
-    from rmt.tasks.corpora import find_source
-    from rmt.tasks.prepare import prepare_corpus
+    from rmt.text.corpora import find_source
+    from rmt.text.prepare import prepare_corpus
 
     tokens, vocabulary = arguments.tokens, arguments.vocabulary
     if arguments.tokenizer is not None:
@@ -69,7 +69,7 @@ def prepare(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    from rmt.tasks.prepare import check_corpus
+    from rmt.text.prepare import check_corpus
 
     show(check_corpus(Path(arguments.folder)))
     return 0

@@ -11,8 +11,8 @@ from typing import Any
 from rmt.cli.arguments import Parser, add_config_file, meta, text
 from rmt.cli.progress import Bar, Lines, Quiet, live
 from rmt.config import from_dict, leaves, parse, read_yaml, to_dict, typed, write_yaml
+from rmt.documents.config import FinetuneConfig
 from rmt.errors import ConfigError
-from rmt.experiments.finetune_config import FinetuneConfig
 
 EXAMPLES = """examples:
   rmt finetune reviews.csv --backbone roberta-base --segments 4 --memory 10
@@ -81,7 +81,7 @@ def run(config: FinetuneConfig, arguments: argparse.Namespace) -> int:
 
     import transformers
 
-    from rmt.experiments.finetune import finetune, summary
+    from rmt.documents.finetune import finetune, summary
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -108,8 +108,8 @@ def run(config: FinetuneConfig, arguments: argparse.Namespace) -> int:
 
 def read(config: FinetuneConfig) -> Any:
     """The documents of DATA."""
-    from rmt.tasks.documents import Columns, read_corpus
-    from rmt.tasks.hyperpartisan import read_hyperpartisan
+    from rmt.documents.corpus import Columns, read_corpus
+    from rmt.documents.hyperpartisan import read_hyperpartisan
 
     if config.data == "hyperpartisan":
         if config.path is None:

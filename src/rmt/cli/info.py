@@ -24,7 +24,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if arguments.memory < 0:
         raise ConfigError(f"memory={arguments.memory} must be at least 0")
-    from rmt.experiments.describe import describe
+    from rmt.documents.describe import describe
 
     for name, value in describe(arguments.backbone, arguments.memory, arguments.layout).items():
         print(f"{name:12} {value}")

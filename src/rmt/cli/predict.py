@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
 
 def texts(files: Sequence[str], column: str) -> Iterator[tuple[str, str]]:
     """Every document with its name; rows of a table are numbered."""
-    from rmt.tasks.documents import rows
+    from rmt.documents.corpus import rows
 
     for file in map(Path, files):
         if not file.is_file():
@@ -68,7 +68,7 @@ def labelled(arguments: Any, documents: Sequence[str]) -> Iterator[tuple[str, fl
     """Label and probability of each document."""
     import transformers
 
-    from rmt.experiments.classifier import load_classifier
+    from rmt.documents.classifier import load_classifier
     from rmt.train.device import device_of
 
     transformers.utils.logging.set_verbosity_error()

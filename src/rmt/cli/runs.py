@@ -61,8 +61,8 @@ def found(folder: Path) -> Iterator[dict[str, Any]]:
 
 def row(run: Path) -> dict[str, Any]:
     """One run in a line: where it is, what it is, how far it came."""
-    from rmt.experiments.run import read_result
     from rmt.train.checkpoint import Checkpoints, read_config
+    from rmt.train.folder import read_result
 
     result, settings = read_result(run), read_yaml(run / "config.yaml")
     if "backbone" in settings:

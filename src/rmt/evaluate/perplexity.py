@@ -17,7 +17,7 @@ from rmt.core.recording import Recorder, sent
 from rmt.core.serving import served
 from rmt.core.state import State
 from rmt.infer.reader import reading
-from rmt.tasks.lanes import Lanes
+from rmt.text.lanes import Lanes
 
 
 def perplexity(

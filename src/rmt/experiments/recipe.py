@@ -11,7 +11,7 @@ from rmt.core.presets import PRESETS, check_preset
 from rmt.errors import ConfigError
 from rmt.tasks.segments import segment_length
 from rmt.tasks.task import Task
-from rmt.tasks.text import Text
+from rmt.text.task import Text
 from rmt.train.config import RunConfig, TaskConfig, build_task
 
 Settings = dict[str, Any]

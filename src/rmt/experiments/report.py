@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.config import from_dict, to_dict
+from rmt.documents.report import HEADINGS as DOCUMENT_HEADINGS
+from rmt.documents.report import documents_table, is_documents
 from rmt.errors import ConfigError
-from rmt.experiments.documents_report import HEADINGS as DOCUMENT_HEADINGS
-from rmt.experiments.documents_report import documents_table, is_documents
 from rmt.experiments.paper import PUBLISHED, Cell
 from rmt.train.config import RunConfig
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmt.experiments.run import read_result
 from rmt.experiments.suites import Run
+from rmt.train.folder import read_result
 
 PAUSE = 0.2  # seconds between looks at the processes
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rmt.config import leaves, to_dict, write_yaml
-from rmt.errors import CheckpointError, ConfigError, RMTError
+from rmt.errors import ConfigError, RMTError
 from rmt.train.checkpoint import read_config
 from rmt.train.config import RunConfig
 from rmt.train.ensemble import Ensemble, require_stackable
+from rmt.train.folder import alone, read_result
 from rmt.train.log import Clock, write_whole
 from rmt.train.loop import Loop, Observer
 from rmt.train.parallel import is_first
@@ -116,25 +115,6 @@ def discard(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold a run folder for one process; the lock goes with the process, however that ends."""
-    import fcntl
-
-    place = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(place)
-        raise ConfigError(
-            f"out={str(folder)!r} is being trained by another process; wait for it, or name another --out"
-        ) from None
-    try:
-        yield
-    finally:
-        os.close(place)
-
-
 def refuse_other(config: RunConfig, folder: Path) -> None:
     """Raise if the folder belongs to another configuration, naming the first difference."""
     there = read_config(folder)
@@ -151,20 +131,6 @@ def value_of(config: Any, name: str) -> Any:
     for part in name.split("."):
         config = getattr(config, part)
     return config
-
-
-def read_result(folder: Path) -> dict[str, Any]:
-    """result.json of a run, or nothing while it is unfinished."""
-    path = folder / "result.json"
-    if not path.exists():
-        return {}
-    try:
-        record: dict[str, Any] = json.loads(path.read_text())
-    except ValueError as error:
-        raise CheckpointError(
-            f"{str(path)!r} is damaged ({error}); delete it and run the command again"
-        ) from None
-    return record
 
 
 def facts(config: RunConfig) -> list[str]:

@@ -14,8 +14,8 @@ from rmt.errors import ConfigError
 from rmt.infer.session import Session
 from rmt.infer.sources import text_pieces
 from rmt.tasks.segments import segment_length
-from rmt.tasks.text import Text
-from rmt.tasks.tokenizer import tokenizer_of
+from rmt.text.task import Text
+from rmt.text.tokenizer import tokenizer_of
 from rmt.train.checkpoint import load, read_config, run_folder
 from rmt.train.config import build_task
 from rmt.train.device import device_of

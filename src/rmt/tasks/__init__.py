@@ -1,4 +1,4 @@
-"""Examples, targets, loss masks and splits of the paper's tasks, and corpora of text; no models."""
+"""Examples, targets, loss masks and splits of the paper's tasks; no models."""
 
 from importlib import import_module
 from typing import Any
@@ -7,23 +7,15 @@ from rmt.tasks.registry import TASKS, make_task, task_names
 
 _HOMES = {
     "Batch": "task",
-    "CORPORA": "corpora",
     "Copy": "copy",
-    "Corpus": "prepare",
     "Examples": "task",
-    "Lanes": "lanes",
     "MemoryQA": "memory_qa",
     "Quadratic": "quadratic",
     "Retrieval": "retrieval",
     "Reverse": "reverse",
     "Segment": "segments",
     "Task": "task",
-    "Vocabulary": "vocabulary",
-    "check_corpus": "prepare",
-    "find_source": "corpora",
     "next_token": "task",
-    "open_corpus": "prepare",
-    "prepare_corpus": "prepare",
     "segment": "segments",
     "segment_length": "segments",
 }

@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -18,8 +19,8 @@ from zlib import crc32
 import numpy as np
 
 from rmt.errors import DataError
-from rmt.tasks.files import line_blocks, whole
 
+LINES = 4096  # of a novel at a time
 WORD = re.compile(r"[a-z0-9']+|[^\sa-z0-9']")
 
 
@@ -163,9 +164,19 @@ def interchangeable(stories: list[Story], words: Words) -> list[np.ndarray]:
 def novel(file: Path, words: Words) -> np.ndarray:
     """The ids of a novel, written block by block to a file without a name and mapped from there."""
     with tempfile.TemporaryFile() as stored:
-        for block in line_blocks(whole(file)):
+        for block in line_blocks(file):
             stored.write(words.encode(block).astype(np.uint16).tobytes())
         stored.flush()
         if not stored.tell():
             raise DataError(f"{str(file)!r} has no words; put a novel there")
         return np.memmap(stored, dtype=np.uint16, mode="r")
+
+
+def line_blocks(file: Path) -> Iterator[str]:
+    """The text of a novel, many lines at a time."""
+    try:
+        with file.open(encoding="utf-8", newline="\n") as lines:
+            while block := "".join(islice(lines, LINES)):
+                yield block
+    except UnicodeDecodeError as error:
+        raise DataError(f"{str(file)!r} is not UTF-8 text ({error.reason}); put another there") from None

@@ -13,7 +13,7 @@ from rmt.tasks.registry import make_task
 
 if TYPE_CHECKING:
     from rmt.tasks.task import Task
-    from rmt.tasks.text import Text
+    from rmt.text.task import Text
 
 LARGEST_SEED = 2**32 - 1
 
@@ -276,7 +276,7 @@ def check_text(config: RunConfig) -> None:
 def build_task(config: TaskConfig) -> Task | Text:
     """The task of a configuration."""
     if config.is_text:
-        from rmt.tasks.text import Text
+        from rmt.text.task import Text
 
         if config.options:
             raise ConfigError(f"task.options={config.options} has no effect on text; leave it out")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rmt.errors import ConfigError
 from rmt.tasks.segments import fits, segment_length
 from rmt.tasks.task import Task
-from rmt.tasks.text import Text
+from rmt.text.task import Text
 from rmt.train.config import CurriculumConfig
 
 

@@ -9,12 +9,12 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from rmt.core.bptt import forget
 from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.tasks.segments import Segment, cut
 from rmt.tasks.task import Batch, Task
-from rmt.tasks.text import Text
-from rmt.train.bptt import forget
+from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from rmt.train.curriculum import Curriculum
 

@@ -14,12 +14,12 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from rmt.core.bptt import Plan, Window, replay
 from rmt.core.model import Output
 from rmt.core.serving import Served
 from rmt.core.state import State
 from rmt.tasks.segments import Segment
 from rmt.train import objective
-from rmt.train.bptt import Plan, Window, replay
 from rmt.train.config import RunConfig
 from rmt.train.parallel import sum_gradients, whole
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from rmt.config import to_dict
 from rmt.errors import ConfigError, RMTError
 from rmt.tasks.task import Task
-from rmt.tasks.text import Text
+from rmt.text.task import Text
 from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
 from rmt.train.learner import Answer, Request, answered

@@ -9,7 +9,7 @@ from rmt.evaluate.evaluate import evaluate
 from rmt.evaluate.perplexity import perplexity, with_cache
 from rmt.tasks.segments import segment_length
 from rmt.tasks.task import Task
-from rmt.tasks.text import Text
+from rmt.text.task import Text
 from rmt.train.config import RunConfig
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rmt.errors import CheckpointError
-from rmt.tasks.text import Text
+from rmt.text.task import Text
 from rmt.train.checkpoint import Snapshot
 from rmt.train.parallel import placed, rows_of_all, whole
 from rmt.train.trainer import Trainer

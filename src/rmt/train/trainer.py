@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rmt.core.bptt import Window, enter, forget, skim, windows
 from rmt.core.model import Output, SegmentModel
 from rmt.core.recording import Recorder, compile_parts, sent
 from rmt.core.serving import MOST, served
@@ -18,8 +19,7 @@ from rmt.errors import ConfigError
 from rmt.nn.adaptive import fits
 from rmt.tasks.segments import Segment
 from rmt.tasks.task import Task
-from rmt.tasks.text import Text
-from rmt.train.bptt import Window, enter, forget, skim, windows
+from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from rmt.train.curriculum import Curriculum
 from rmt.train.device import device_of

@@ -13,8 +13,8 @@ from importlib import resources
 from pathlib import Path
 from xml.etree import ElementTree
 
+from rmt.documents.corpus import Corpus, Document
 from rmt.errors import DataError
-from rmt.tasks.documents import Corpus, Document
 
 ARTICLES = "articles-training-byarticle-20181122.xml"
 TRUTH = "ground-truth-training-byarticle-20181122.xml"
@@ -68,7 +68,7 @@ def parse(file: Path) -> ElementTree.Element:
 
 def clean_ids() -> Ids:
     """The clean split, as shipped."""
-    text = resources.files("rmt.tasks").joinpath("hyperpartisan_clean.json").read_text()
+    text = resources.files("rmt.documents").joinpath("hyperpartisan_clean.json").read_text()
     ids: Ids = json.loads(text)
     return ids
 

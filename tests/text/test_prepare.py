@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from rmt.errors import DataError, RMTError
-from rmt.tasks import corpora
-from rmt.tasks.corpora import CORPORA, Known, find_source
-from rmt.tasks.files import whole
-from rmt.tasks.prepare import check_corpus, open_corpus, prepare_corpus, stored
-from tests.tasks.tokenizer import trained
+from rmt.text import corpora
+from rmt.text.corpora import CORPORA, Known, find_source
+from rmt.text.files import whole
+from rmt.text.prepare import check_corpus, open_corpus, prepare_corpus, stored
+from tests.text.tokenizer import trained
 
 TINY = Known(
     "wikitext-2",

@@ -5,9 +5,9 @@ import pytest
 from rmt.errors import DataError
 from rmt.tasks.copy import Copy
 from rmt.tasks.quadratic import Quadratic
-from rmt.tasks.tokenizer import of_vocabulary, tokenizer_of
-from rmt.tasks.vocabulary import Bytes, Characters, Tokenizer, Words
-from tests.tasks.tokenizer import trained
+from rmt.text.tokenizer import of_vocabulary, tokenizer_of
+from rmt.text.vocabulary import Bytes, Characters, Tokenizer, Words
+from tests.text.tokenizer import trained
 
 TEXT = "Käse  und\nWein, né?\n\nUnd so weiter\n"
 VOCABULARIES = {

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from rmt.errors import ConfigError, DataError
-from rmt.tasks.corpora import find_source
-from rmt.tasks.lanes import Lanes
-from rmt.tasks.prepare import DESCRIPTION, Corpus, open_corpus, prepare_corpus
+from rmt.text.corpora import find_source
+from rmt.text.lanes import Lanes
+from rmt.text.prepare import DESCRIPTION, Corpus, open_corpus, prepare_corpus
 
 BITS = ("bytes", "characters")  # kinds of token that are measured in bits
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from rmt.documents.corpus import Document
+from rmt.documents.scores import scores
 from rmt.errors import CheckpointError, ConfigError
-from rmt.experiments.scores import scores
 from rmt.hf import add_memory
 from rmt.hf.families import FAMILIES
-from rmt.tasks.documents import Document
 
 UNLIMITED = int(1e30)  # transformers' own word for a tokenizer without a limit
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmt.errors import DataError
-from rmt.tasks import files
-from rmt.tasks.files import (
+from rmt.text import files
+from rmt.text.files import (
     SPLITS,
     Piece,
     articles,

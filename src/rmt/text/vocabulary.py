@@ -19,9 +19,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from rmt.errors import DataError, unknown
-from rmt.tasks.files import Piece, byte_blocks, line_blocks, text_blocks
+from rmt.tasks.tokenizer import END, UNKNOWN
+from rmt.text.files import Piece, byte_blocks, line_blocks, text_blocks
 
-END, UNKNOWN = "<eos>", "<unk>"
 FILE = "vocabulary.json"
 
 

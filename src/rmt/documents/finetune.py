@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import torch
 
 from rmt.config import read_yaml, to_dict, write_yaml
+from rmt.documents.classifier import Classifier, make_classifier
+from rmt.documents.config import FinetuneConfig
+from rmt.documents.corpus import Corpus
 from rmt.errors import ConfigError, DataError
-from rmt.experiments.classifier import Classifier, make_classifier
-from rmt.experiments.finetune_config import FinetuneConfig
-from rmt.experiments.run import alone, read_result
-from rmt.tasks.documents import Corpus
 from rmt.train.device import device_of
+from rmt.train.folder import alone, read_result
 from rmt.train.log import MetricsLog, environment, write_json, write_whole
 
 
@@ -100,7 +100,7 @@ def run(
     """Train, keep the best model, measure it, and write everything down."""
     from transformers.trainer_utils import get_last_checkpoint
 
-    from rmt.experiments.trainer import build_trainer
+    from rmt.documents.trainer import build_trainer
 
     checkpoints = folder / "checkpoints"
     trainer = build_trainer(config, classifier, rows, checkpoints, MetricsLog(folder), observer, device)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmt.errors import ConfigError, DataError
-from rmt.tasks import files
-from rmt.tasks.files import whole
-from rmt.tasks.vocabulary import (
+from rmt.text import files
+from rmt.text.files import whole
+from rmt.text.vocabulary import (
     Bytes,
     Characters,
     Tokenizer,
@@ -20,8 +20,8 @@ from rmt.tasks.vocabulary import (
     vocabulary_kind,
     words_of,
 )
-from tests.tasks.tokenizer import LINES as SENTENCES
-from tests.tasks.tokenizer import trained
+from tests.text.tokenizer import LINES as SENTENCES
+from tests.text.tokenizer import trained
 
 LINES = st.lists(st.lists(st.text("aAé€<>", min_size=1, max_size=4), max_size=5), max_size=5)
 

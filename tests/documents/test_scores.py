@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmt.experiments.scores import scores
+from rmt.documents.scores import scores
 
 
 def test_f1_of_two_classes_is_that_of_the_second():

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rmt import Output, SegmentModel, State
-from rmt.train.bptt import Plan, Window, bptt, replay, windows
+from rmt.core.bptt import Plan, Window, bptt, replay, windows
 from tests.laws.models import assert_same, assert_same_gradients, build, configuration, functional, gradients
 
 SEGMENTS, BATCH, LENGTH = 5, 2, 4

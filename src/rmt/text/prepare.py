@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmt.errors import DataError, RMTError, unknown
-from rmt.tasks.corpora import usual
-from rmt.tasks.files import SPLITS, Piece, Source, digest, existing
-from rmt.tasks.vocabulary import FILE, Vocabulary, read_vocabulary, vocabulary_kind
+from rmt.text.corpora import usual
+from rmt.text.files import SPLITS, Piece, Source, digest, existing
+from rmt.text.vocabulary import FILE, Vocabulary, read_vocabulary, vocabulary_kind
 
 FORMAT = 2
 DESCRIPTION = "corpus.json"

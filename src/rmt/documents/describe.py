@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from rmt.experiments.classifier import quietly
+from rmt.documents.classifier import quietly
 from rmt.hf import add_memory
 from rmt.hf.families import FAMILIES, Family, family_of, limit_of
 

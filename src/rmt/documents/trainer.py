@@ -14,9 +14,9 @@ from transformers import TrainerCallback
 from rmt.train.log import MetricsLog
 
 if TYPE_CHECKING:
-    from rmt.experiments.classifier import Classifier
-    from rmt.experiments.finetune import Observer
-    from rmt.experiments.finetune_config import FinetuneConfig
+    from rmt.documents.classifier import Classifier
+    from rmt.documents.config import FinetuneConfig
+    from rmt.documents.finetune import Observer
 
 
 def build_trainer(

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from rmt.errors import ConfigError
 from rmt.nn.adaptive import fits
-from rmt.tasks.corpora import find_source
-from rmt.tasks.lanes import Lanes
-from rmt.tasks.prepare import prepare_corpus
+from rmt.text.corpora import find_source
+from rmt.text.lanes import Lanes
+from rmt.text.prepare import prepare_corpus
 
 
 @given(tokens=st.integers(2, 200), batch=st.integers(1, 8), length=st.integers(1, 40))
@@ -49,7 +49,7 @@ def test_a_lane_starts_a_document_where_a_token_of_it_does(starts, batch, length
 def test_capacities_are_the_most_targets_of_a_cluster_over_all_segments(tokens, batch, length, piece):
     lanes, cutoffs = Lanes(np.array(tokens, dtype="<u2"), batch), (2, 5, 9)
     segments = [lanes.segment(index, length).targets for index in range(lanes.segments(length))]
-    with mock.patch("rmt.tasks.lanes.PIECE", piece):
+    with mock.patch("rmt.text.lanes.PIECE", piece):
         capacities = lanes.capacities(length, cutoffs)
     assert all(fits(torch.from_numpy(targets), cutoffs, capacities) for targets in segments)
     for capacity, start, stop in zip(capacities, cutoffs, (5, 9, 10), strict=True):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rmt.errors import DataError, unknown
-from rmt.tasks.files import (
+from rmt.text.files import (
     SPLITS,
     Source,
     articles,
@@ -28,7 +28,7 @@ from rmt.tasks.files import (
     split_files,
     whole,
 )
-from rmt.tasks.vocabulary import vocabulary_kind
+from rmt.text.vocabulary import vocabulary_kind
 
 TIMEOUT = 30  # seconds without an answer
 BLOCK = 1 << 18  # bytes between two reports of progress

@@ -4,8 +4,16 @@ import json
 
 import pytest
 
+from rmt.documents.hyperpartisan import (
+    ARTICLES,
+    COUNT,
+    PUBLISHED,
+    TRUTH,
+    clean_ids,
+    cleaned,
+    read_hyperpartisan,
+)
 from rmt.errors import DataError
-from rmt.tasks.hyperpartisan import ARTICLES, COUNT, PUBLISHED, TRUTH, clean_ids, cleaned, read_hyperpartisan
 
 
 def write_task(folder, count=COUNT):

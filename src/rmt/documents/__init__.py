@@ -1,0 +1,1 @@
+"""Documents with labels: read, classified by pretrained models with memory, measured."""

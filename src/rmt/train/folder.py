@@ -1,0 +1,45 @@
+"""A run folder: held by one process at a time, and the result in it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rmt.errors import CheckpointError, ConfigError
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a run folder for one process; the lock goes with the process, however that ends."""
+    import fcntl
+
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(place)
+        raise ConfigError(
+            f"out={str(folder)!r} is being trained by another process; wait for it, or name another --out"
+        ) from None
+    try:
+        yield
+    finally:
+        os.close(place)
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """result.json of a run, or nothing while it is unfinished."""
+    path = folder / "result.json"
+    if not path.exists():
+        return {}
+    try:
+        record: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise CheckpointError(
+            f"{str(path)!r} is damaged ({error}); delete it and run the command again"
+        ) from None
+    return record
