@@ -1,0 +1,99 @@
+"""What release 17fc2a8 wrote opens in this one, and computes the same numbers."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import rmt
+from tests.cli.command import rmt as command
+
+HERE = Path(__file__).parent / "17fc2a8"
+EXPECTED = json.loads((HERE / "expected.json").read_text())
+RUNS = ("copy-rmt", "text-rmt", "text-transformer_xl_rmt")
+CLOSE = {"rtol": 1e-6, "atol": 1e-6}
+
+
+@pytest.fixture
+def release(tmp_path, monkeypatch):
+    """A copy of what the release wrote, as the working directory."""
+    folder = tmp_path / "release"
+    shutil.copytree(HERE, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def doubles(numbers):
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_folder_computes_what_it_computed(release, name):
+    model, expected = rmt.load(name).eval(), EXPECTED[name]
+    tokens = torch.tensor(expected["tokens"])
+    with torch.no_grad():
+        outputs = list(rmt.unroll(model, tokens.split(8, dim=1), model.initial_state(2)))
+    logits = torch.cat([output.logits for output in outputs], 1).double().sum(-1)
+    torch.testing.assert_close(logits, doubles(expected["logits"]), **CLOSE)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_saved_session_goes_on(release, name):
+    expected = EXPECTED[name]
+    session = rmt.Session.load(f"{name}.session", rmt.load(name).eval())
+    session.feed(torch.tensor(expected["tokens"][0][11:]))
+    assert session.score().loss == pytest.approx(expected["session"]["loss"], rel=1e-6)
+    torch.testing.assert_close(session.logits()[0].double(), doubles(expected["session"]["logits"]), **CLOSE)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_is_measured_as_it_was(release, name, capsys):
+    result = command(capsys, f"evaluate {name}")
+    assert result.code == 0, result.err
+    value = EXPECTED[name]["value"]
+    assert f"{value:.4f}" in result.out or f"{value:.3f}" in result.out
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_goes_on_where_it_ended(release, name, capsys):
+    """Its checkpoint, optimizer states and the lanes' states are read by the same command with more steps."""
+    place = release / name / "config.yaml"
+    config = yaml.safe_load(place.read_text())
+    config["train"]["steps"] = 6
+    place.write_text(yaml.safe_dump(config, sort_keys=False))
+    (release / name / "result.json").unlink()
+    result = command(capsys, f"train --config {place} --out {name}")
+    assert result.code == 0, result.err
+    assert json.loads((release / name / "result.json").read_text())["steps"] == 6
+
+
+@pytest.mark.parametrize("name", ["wrapped-gpt2", "wrapped-bert"])
+def test_a_wrapped_model_computes_what_it_computed(release, name):
+    pytest.importorskip("transformers")
+    model = load_wrapped(name)
+    expected = EXPECTED[name]
+    with torch.no_grad():
+        output = model(input_ids=torch.tensor(expected["tokens"]), return_state=True)
+    torch.testing.assert_close(output.logits.double(), doubles(expected["logits"]), **CLOSE)
+    torch.testing.assert_close(output.state.memory.double(), doubles(expected["memory"]), **CLOSE)
+
+
+def test_a_session_of_a_wrapped_model_goes_on(release):
+    pytest.importorskip("transformers")
+    expected = EXPECTED["wrapped-gpt2"]
+    session = rmt.Session.load("wrapped-gpt2.session", load_wrapped("wrapped-gpt2"))
+    session.feed(torch.tensor(expected["tokens"][0][9:]))
+    assert session.score().loss == pytest.approx(expected["session"]["loss"], rel=1e-6)
+    torch.testing.assert_close(session.logits()[0].double(), doubles(expected["session"]["logits"]), **CLOSE)
+
+
+def load_wrapped(name):
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+
+    import rmt.hf  # noqa: F401
+
+    auto = AutoModelForCausalLM if "gpt2" in name else AutoModelForSequenceClassification
+    return auto.from_pretrained(name).eval()
