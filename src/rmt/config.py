@@ -56,6 +56,19 @@ def to_dict(config: Any) -> dict[str, Any]:
     return typing.cast(dict[str, Any], plain(dataclasses.asdict(config)))
 
 
+def changed(config: Any) -> dict[str, Any]:
+    """The settings that are not at their defaults, by their dotted names."""
+    values = ((leaf, value_of(config, leaf.name)) for leaf in leaves(type(config)))
+    return {leaf.name: plain(value) for leaf, value in values if value != leaf.default}
+
+
+def value_of(config: Any, name: str) -> Any:
+    """The value of a dotted name."""
+    for part in name.split("."):
+        config = getattr(config, part)
+    return config
+
+
 def plain(value: Any) -> Any:
     """The same with lists for tuples, which YAML does not have."""
     if isinstance(value, dict):

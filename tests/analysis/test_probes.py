@@ -105,7 +105,7 @@ class Recorder:
         return State(torch.zeros(batch, 3, SYMBOLS), (), torch.zeros(batch))
 
     def __call__(self, tokens, state):
-        output = type("Output", (), {"state": state._replace(memory=F.one_hot(tokens, SYMBOLS).double())})
+        output = type("Output", (), {"state": state.with_memory(F.one_hot(tokens, SYMBOLS).double())})
         return output
 
     def open(self, state):
@@ -153,9 +153,7 @@ class Decay:
         # the slope of the loss is kept at one: the gradient of the memory alone is left
         logits = state.memory.expand(-1, tokens.shape[1], -1)
         logits = logits - logits.detach() + torch.tensor([0.0, 1.0, 2.0])
-        return type(
-            "Output", (), {"logits": logits, "state": state._replace(memory=self.factor * state.memory)}
-        )
+        return type("Output", (), {"logits": logits, "state": state.with_memory(self.factor * state.memory)})
 
 
 def asked(count: int) -> list[Segment]:

@@ -68,5 +68,10 @@ def test_only_the_initial_memory_has_a_rate_of_its_own():
         name: float((one - before[name]).abs().max()) for name, one in trainer.model.state_dict().items()
     }
     first = 1 / config.rate.warmup  # of the rates, in the first step
-    torch.testing.assert_close(moved["memory.tokens"], example["MEMORY_RATE"] * first, rtol=0.01, atol=0.0)
-    assert max(moved[name] for name in moved if name != "memory.tokens") < 2 * example["SHARED_RATE"] * first
+    torch.testing.assert_close(
+        moved["memory.tokens.weight"], example["MEMORY_RATE"] * first, rtol=0.01, atol=0.0
+    )
+    assert (
+        max(moved[name] for name in moved if name != "memory.tokens.weight")
+        < 2 * example["SHARED_RATE"] * first
+    )

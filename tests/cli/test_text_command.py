@@ -10,9 +10,8 @@ import yaml
 
 from rmt import SegmentModel, load
 from rmt.cli import progress
-from rmt.config import from_dict, leaves
+from rmt.config import from_dict, leaves, value_of
 from rmt.evaluate.perplexity import perplexity, with_cache
-from rmt.experiments.run import value_of
 from rmt.text.prepare import FORMAT
 from rmt.text.task import Text
 from rmt.train.config import RunConfig

@@ -246,7 +246,7 @@ def run_imported(setting: Setting, dtype: torch.dtype = torch.float64) -> Run:
     names, parameters = zip(*model.named_parameters(), strict=True)
     gradients = dict(zip(names, gradients_of(functional([*logits, memory[-1]]), parameters), strict=True))
     if not setting.memory:
-        del gradients["memory.tokens"]
+        del gradients["memory.tokens.weight"]
     return Run(logits, memory, cache, gradients)
 
 
@@ -271,7 +271,7 @@ def run_reference(setting: Setting, dtype: torch.dtype = torch.float64) -> Run:
     found = gradients_of(functional([*logits, memory[-1]]), leaves.values())
     gradients = dict(renamed(dict(zip(leaves, found, strict=True))))
     if setting.memory:
-        gradients["memory.tokens"] = gradients["memory.tokens"].squeeze(1)
+        gradients["memory.tokens.weight"] = gradients["memory.tokens.weight"].squeeze(1)
     return Run(logits, memory, cache, gradients)
 
 

@@ -67,14 +67,14 @@ def test_a_cache_alone_reaches_no_previous_segment_at_any_depth():
 @pytest.mark.parametrize("kind", RECURRENT)
 def test_initial_memory_gets_gradient_exactly_while_segment_0_is_in_the_window(kind, depth):
     model = model_of(kind)
-    got = [bool(gradients(loss, model)["memory.tokens"].any()) for loss in losses(model, depth)]
+    got = [bool(gradients(loss, model)["memory.tokens.weight"].any()) for loss in losses(model, depth)]
     assert got == [last <= depth for last in range(SEGMENTS)]
 
 
 def test_the_given_state_is_never_cut():
     model = model_of("transformer_xl_rmt")
     given = model.initial_state(BATCH)
-    given = given._replace(memory=given.memory.detach().requires_grad_())
+    given = given.with_memory(given.memory.detach().requires_grad_())
     first = next(bptt(model, segments(), given, loss_of, 0))
     (gradient,) = torch.autograd.grad(first, given.memory)
     assert gradient.any()

@@ -1,45 +1,60 @@
-"""Memory tokens: how they begin, where they stand, what is carried."""
+"""Kinds of memory: what each of them adds to a segment, and how the configuration names it."""
 
 import pytest
 import torch
 
-from rmt.core.config import MemoryConfig
-from rmt.core.memory import Memory
-from rmt.core.state import State
-
-READ, WRITE = torch.full((1, 2, 4), 1.0), torch.full((1, 2, 4), 2.0)
-
-
-def memory(**settings: object) -> Memory:
-    torch.manual_seed(0)
-    return Memory(MemoryConfig(size=2, **settings), width=4)
+from rmt.core.config import MEMORY_KINDS, MemoryConfig
+from rmt.core.memory import LayerMemory, Memory, build_memory
+from rmt.core.spans import Spans
+from rmt.errors import ConfigError
 
 
-def state(value: float) -> State:
-    return State(torch.full((1, 2, 4), value), (), torch.tensor([0]))
+def test_a_kind_adds_nothing_in_the_layers_that_it_does_not_override():
+    memory, carried, hidden = (
+        Memory(MemoryConfig(), width=4, layers=2),
+        {"A": torch.ones(1, 4)},
+        torch.ones(1, 3, 4),
+    )
+    assert memory.before(0, hidden, carried) is hidden
+    assert memory.after(0, hidden, Spans(0, 1, 1, 1), carried) is carried
+    assert memory.carry(hidden[:, :1], hidden[:, 2:], carried) is carried
+    assert not memory.in_layers
 
 
-@pytest.mark.parametrize(("init", "different"), [("distinct", 2), ("identical", 1)])
-def test_initial_tokens_are_drawn_apart_or_all_alike(init, different):
-    assert len(memory(init=init).tokens.unique(dim=0)) == different
+@pytest.mark.parametrize("kind", MEMORY_KINDS)
+def test_every_kind_is_built_by_its_name(kind):
+    memory = build_memory(MemoryConfig(kind=kind, size=2), width=4, layers=2)
+    carried = memory.initial(3)
+    assert memory.read_block(carried).shape == (3, memory.read_size, 4)
+    assert memory.write_block(carried).shape == (3, memory.write_size, 4)
 
 
-def test_the_same_memory_stands_in_front_of_the_tokens_and_behind_them():
-    wrapped = memory().wrap(torch.zeros(1, 3, 4), state(7.0))
-    assert wrapped[0, :, 0].tolist() == [7, 7, 0, 0, 0, 7, 7]
+def test_an_unknown_kind_names_the_nearest():
+    with pytest.raises(ConfigError, match=r"unknown memory\.kind 'token'; did you mean 'tokens'\?"):
+        MemoryConfig(kind="token")
 
 
-def test_without_a_write_block_nothing_stands_behind_the_tokens():
-    wrapped = memory(write=False).wrap(torch.zeros(1, 3, 4), state(7.0))
-    assert wrapped[0, :, 0].tolist() == [7, 7, 0, 0, 0]
+def test_layers_see_what_the_segment_started_from_and_change_what_it_leaves():
+    class Counting(Memory):
+        def before(self, layer, hidden, carried):
+            return hidden + carried["n"]
+
+        def after(self, layer, hidden, spans, carried):
+            return {"n": carried["n"] + spans.write}
+
+    layers = LayerMemory(Counting(MemoryConfig(), 4, 2), {"n": 1}, Spans(0, 0, 3, 2))
+    assert Counting(MemoryConfig(), 4, 2).in_layers
+    for layer in range(2):
+        assert (layers.before(layer, torch.zeros(1, 5, 4)) == 1).all()
+        layers.after(layer, torch.zeros(1, 5, 4))
+    assert layers.leaving == {"n": 5}
 
 
-def test_memory_that_is_not_recurrent_starts_every_segment_from_the_initial_tokens():
-    anew = memory(write=False, recurrent=False)
-    assert torch.equal(anew.incoming(state(7.0))[0], anew.tokens)
-    assert torch.equal(anew.carry(READ, WRITE[:, :0], state(7.0))[0], anew.tokens)
+def test_layers_learn_nothing_from_a_piece_without_its_write_block():
+    class Failing(Memory):
+        def after(self, layer, hidden, spans, carried):
+            raise AssertionError
 
-
-def test_the_write_block_is_carried_and_without_one_the_read_block():
-    assert torch.equal(memory().carry(READ, WRITE, state(7.0)), WRITE)
-    assert torch.equal(memory(write=False).carry(READ, WRITE[:, :0], state(7.0)), READ)
+    layers = LayerMemory(Failing(MemoryConfig(), 4, 2), {"n": 1}, Spans(0, 0, 5, 0))
+    layers.after(0, torch.zeros(1, 5, 4))
+    assert layers.leaving == {"n": 1}

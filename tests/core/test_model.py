@@ -37,7 +37,7 @@ def test_initial_weights_have_the_variance_their_name_says(init: str) -> None:
     for weight in (model.embedding.weight, layer.attention.qkv.weight, layer.feed_forward[3].weight):
         expected = weight.shape[1] ** -0.5 if init == "scaled" else 0.02
         assert weight.std().item() == pytest.approx(expected, rel=0.05)
-    assert model.memory.tokens.std().item() == pytest.approx(1.0, rel=0.05)
+    assert model.memory.tokens.weight.std().item() == pytest.approx(1.0, rel=0.05)
 
 
 @pytest.mark.parametrize(

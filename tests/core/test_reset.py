@@ -80,7 +80,7 @@ def test_initial_memory_gets_no_gradient_where_no_row_is_reset(kind):
     model, state = double(kind), used_state(kind)
     for reset in (None, NOBODY):
         found = gradients(value_of(model(TOKENS, state, reset=reset)), model)
-        assert not found["memory.tokens"].any()
+        assert not found["memory.tokens.weight"].any()
         assert found["embedding.weight"].any()
 
 
@@ -89,7 +89,7 @@ def test_initial_memory_gets_the_gradient_of_the_initial_state_where_all_rows_ar
     model, state = double(kind), used_state(kind)
     found = gradients(value_of(model(TOKENS, state, reset=EVERYONE)), model)
     expected = gradients(value_of(model(TOKENS, model.initial_state(BATCH))), model)
-    assert expected["memory.tokens"].any()
+    assert expected["memory.tokens.weight"].any()
     assert_same_gradients(found, expected)
 
 
@@ -186,7 +186,7 @@ def joined(outputs: list[Output]) -> Output:
     """Outputs of single rows as the output of a batch."""
     memory = torch.cat([output.state.memory for output in outputs])
     logits = torch.cat([output.logits for output in outputs])
-    return Output(logits, outputs[0].state._replace(memory=memory))
+    return Output(logits, outputs[0].state.with_memory(memory))
 
 
 def value_of(output: Output) -> Tensor:

@@ -1,10 +1,12 @@
 """The state between two segments: a value that can be cut, mixed row by row, and weighed."""
 
+import pytest
 import torch
 from torch import Tensor
 
 from rmt import State, presets
 from rmt.core.model import SegmentModel
+from rmt.errors import ConfigError
 
 BATCH, MEMORY, CACHE, LAYERS, WIDTH = 3, 2, 4, 2, 6
 
@@ -43,6 +45,71 @@ def test_detach_cuts_memory_and_keeps_every_value():
     assert torch.equal(cut.memory, state.memory)
     assert cut.cache is state.cache
     assert cut.cached is state.cached
+
+
+def layered_state(seed: int, batch: int = LAYERS) -> State:
+    """What a memory in the layers may carry: a tensor whose second axis is as long as its first, and more."""
+    generator = torch.Generator().manual_seed(seed)
+    carried = {
+        "stacked": torch.randn(batch, LAYERS, 2, WIDTH, generator=generator),
+        "A": tuple(torch.randn(batch, 2, WIDTH, generator=generator) for _ in range(LAYERS)),
+        "used": torch.arange(batch) + 10 * seed,
+    }
+    return State(carried, (), torch.zeros(batch, dtype=torch.long))
+
+
+def test_where_keeps_rows_apart_although_a_memory_has_a_layer_axis_as_long_as_its_batch():
+    mine, yours = layered_state(0), layered_state(1)
+    mixed = mine.where(torch.tensor([True, False]), yours)
+    for row, source in enumerate([mine, yours]):
+        assert torch.equal(mixed.carried["stacked"][row], source.carried["stacked"][row])
+        assert mixed.carried["used"][row] == source.carried["used"][row]
+        for layer in range(LAYERS):
+            assert torch.equal(mixed.carried["A"][layer][row], source.carried["A"][layer][row])
+
+
+def test_a_state_comes_back_from_its_tensors_in_a_row():
+    for state in (random_state(0), layered_state(0)):
+        again = state.unflatten(state.flat())
+        assert again.named().keys() == state.named().keys()
+        assert all(torch.equal(again.named()[name], tensor) for name, tensor in state.named().items())
+        assert len(state.named()) == len(state.flat())
+
+
+def test_names_in_files_are_those_of_earlier_releases_for_tokens():
+    assert list(random_state(0).named()) == ["memory", "cached", "cache.0", "cache.1"]
+    assert list(layered_state(0).named()) == [
+        "memory.stacked",
+        "memory.A.0",
+        "memory.A.1",
+        "memory.used",
+        "cached",
+    ]
+
+
+def test_a_state_can_be_made_of_memory_tokens_alone():
+    tokens = torch.ones(3, 2, 4)
+    for state in (State(memory=tokens), State(tokens), State({"tokens": tokens})):
+        assert state.memory is tokens
+        assert state.cached.tolist() == [0, 0, 0]
+        assert state.cache == ()
+
+
+def test_memory_is_the_tokens_and_nothing_else():
+    state = layered_state(0)
+    with pytest.raises(ConfigError, match=r"has no tokens: state\.carried has stacked, A, used"):
+        state.memory  # noqa: B018
+    with pytest.raises(AttributeError):
+        random_state(0).memory = torch.ones(1)
+    with pytest.raises(ConfigError, match="either memory=tokens"):
+        State()
+
+
+def test_with_memory_replaces_the_tokens_only():
+    state, tokens = random_state(0), torch.zeros(BATCH, MEMORY, WIDTH)
+    other = state.with_memory(tokens)
+    assert other.memory is tokens
+    assert other.cache is state.cache
 
 
 def test_nbytes_counts_memory_and_the_cache_of_every_layer():

@@ -11,7 +11,7 @@ class Counter(torch.nn.Module):
 
     def forward(self, tokens: torch.Tensor, state: rmt.State) -> rmt.Output:
         before = state.memory
-        return rmt.Output(before, state._replace(memory=before + tokens.sum()))
+        return rmt.Output(before, state.with_memory(before + tokens.sum()))
 
 
 def test_each_segment_starts_from_the_state_its_predecessor_left():

@@ -3,7 +3,7 @@
 import gc
 import weakref
 
-from rmt.infer.reader import places, recorder_of
+from rmt.infer.rows import addresses, recorder_of
 from tests.laws.models import build, configuration
 
 
@@ -24,7 +24,7 @@ def test_a_recorder_does_not_keep_its_model():
 
 def test_a_model_that_was_cast_is_another_call():
     model = build(configuration("rmt"))
-    before = places(model)
-    assert places(model) == before
+    before = addresses(model)
+    assert addresses(model) == before
     model.float()
-    assert places(model) != before
+    assert addresses(model) != before

@@ -316,7 +316,7 @@ def test_after_an_error_the_session_stands_before_the_segment_in_which_it_happen
 def test_damaged_memory_is_noticed_at_once():
     model = build(configuration("rmt"))
     with torch.no_grad():
-        model.memory.tokens[0, 0] = float("nan")
+        model.memory.tokens.weight[0, 0] = float("nan")
     session = Session(model, segment_length=LENGTH)
     with pytest.raises(DataError, match="NaN or inf"):
         session.feed([1])

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rmt import ModelConfig, Output, SegmentModel, State, presets
 from rmt.core.unroll import unroll
+from tests.laws import layer_memory  # noqa: F401  # the toy kind
 
 VOCABULARY, WIDTH, LAYERS, HEADS = 12, 8, 2, 2
 MEMORY, CACHE, LENGTH = 3, 5, 4  # one segment does not fill the cache, two do
@@ -134,7 +135,7 @@ def assert_same_gradients(actual: Mapping[str, Tensor], expected: Mapping[str, T
 def assert_same_state(actual: State, expected: State) -> None:
     """Equal memory, equal number of cached rows, and equal rows where the cache is valid."""
     assert torch.equal(actual.cached, expected.cached)
-    assert_same(actual.memory, expected.memory)
+    assert_same(dict(actual.carried), dict(expected.carried))
     assert len(actual.cache) == len(expected.cache)
     for mine, theirs in zip(actual.cache, expected.cache, strict=True):
         for row, count in enumerate(expected.cached.tolist()):

@@ -72,7 +72,7 @@ def embedding_gradients(model: SegmentModel, cut_after: int | None) -> list[Tens
 
 
 def initial_memory_gradient(model: SegmentModel, cut_after: int | None) -> Tensor:
-    return gradients(last_loss(model, cut_after), model)["memory.tokens"]
+    return gradients(last_loss(model, cut_after), model)["memory.tokens.weight"]
 
 
 def last_loss(model: SegmentModel, cut_after: int | None) -> Tensor:

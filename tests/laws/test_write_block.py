@@ -2,11 +2,8 @@
 
 from dataclasses import replace
 
-import torch
-from torch import Tensor
-
-from rmt import ModelConfig, Output, SegmentModel, State
-from tests.laws.models import MEMORY, STEPPABLE, assert_same, build, over, random_segments, run
+from rmt import ModelConfig, Output, SegmentModel
+from tests.laws.models import STEPPABLE, assert_same, build, over, random_segments, run
 
 WRITTEN = ("rmt", "transformer_xl_rmt", "cache_of_all_positions", "memory_sees_cache")
 
@@ -47,10 +44,5 @@ def without_write_block(config: ModelConfig) -> ModelConfig:
 
 def overwrite_write_block(model: SegmentModel) -> None:
     """Let the model find something else than its memory behind the tokens."""
-    wrap = model.memory.wrap
-
-    def wrap_otherwise(embedded: Tensor, state: State) -> Tensor:
-        rows = wrap(embedded, state)
-        return torch.cat([rows[:, :-MEMORY], -1 - rows[:, -MEMORY:]], dim=1)
-
-    model.memory.wrap = wrap_otherwise
+    write_block = model.memory.write_block
+    model.memory.write_block = lambda carried: -1 - write_block(carried)

@@ -245,7 +245,7 @@ def pieces_of(trainer: Trainer, updates: int) -> list[Piece]:
 
 def memory_of(trainer: Trainer) -> dict[str, Tensor]:
     """Copies of the initial memory tokens and of what the optimizers remember of them."""
-    tokens = trainer.model.memory.tokens
+    tokens = trainer.model.memory.tokens.weight
     states = [one.optimizer.state[tokens] for one in trainer.optimizers if tokens in one.optimizer.state]
     kept = {name: value for state in states for name, value in state.items()}
     return {name: tensor.detach().clone() for name, tensor in {"tokens": tokens, **kept}.items()}

@@ -28,7 +28,7 @@ def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_the_rest():
     assert not matrices & rest
     assert "backbone.layers.0.attention.qkv.weight" in matrices
     assert all(model.get_parameter(name).ndim == 2 for name in matrices)
-    assert {"embedding.weight", "memory.tokens"} <= rest
+    assert {"embedding.weight", "memory.tokens.weight"} <= rest
     assert not any(name.endswith(("norm.weight", "bias")) for name in matrices)
     assert (muon.param_groups[0]["lr"], muon.param_groups[0]["momentum"]) == (0.2, 0.7)
     assert (adamw.param_groups[0]["lr"], adamw.param_groups[0]["betas"]) == (0.1, (0.9, 0.99))

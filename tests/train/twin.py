@@ -63,7 +63,7 @@ class Twin:
         state = self.behind[place][row]
         if self.config.bptt.replay_from == "stored":
             return state
-        return state._replace(memory=self.behind[max(self.behind)][row].memory)
+        return state.with_memory(self.behind[max(self.behind)][row].memory)
 
     def memory_loss(self, write: Tensor) -> Tensor:
         """Minus the mean log-probability of the last token at the written memory, (1, M, D)."""

@@ -131,7 +131,7 @@ def intervene(model: Any, batch: Batch, length: int, change: Change, before: int
     state = model.initial_state(len(batch.tokens))
     for segment in batch.tokens[:, :start].split(length, dim=1):
         state = model(segment, state).state
-    changed: Any = Resumed(model, state._replace(memory=change(state.memory)))
+    changed: Any = Resumed(model, state.with_memory(change(state.memory)))
     return generate(changed, batch.tokens[:, start:], batch.loss_mask[:, start:], length)
 
 
@@ -153,7 +153,7 @@ def memory_gradients(model: Any, segments: Sequence[Segment]) -> Tensor:
     rows of segments without a target under the loss.
     """
     state = model.initial_state(len(segments[0].tokens))
-    state = state._replace(memory=state.memory.detach().requires_grad_())
+    state = state.with_memory(state.memory.detach().requires_grad_())
     entering, norms = [], torch.zeros(len(segments), len(segments))
     for row, segment in enumerate(segments):
         entering.append(state.memory)

@@ -19,7 +19,7 @@ FEED_FORWARD = "layers.0.pos_ff.CoreNet.0.weight"
 NAMES = {
     "r_w_bias": "backbone.positions.content_bias",
     "r_r_bias": "backbone.positions.position_bias",
-    "mem_tokens": "memory.tokens",
+    "mem_tokens": "memory.tokens.weight",
 }
 LAYER_NAMES = {
     "dec_attn.qkv_net.weight": "attention.qkv.weight",

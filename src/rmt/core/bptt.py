@@ -104,7 +104,7 @@ def enter(incoming: Mapping[int, State], start: int, replay_from: Origin) -> Sta
     """The state a window starts from: the one its first segment had, or that with the newest memory."""
     if replay_from == "stored":
         return incoming[start]
-    return incoming[start]._replace(memory=incoming[max(incoming)].memory)
+    return incoming[start]._replace(carried=incoming[max(incoming)].carried)
 
 
 def forget(incoming: dict[int, State], before: int) -> None:

@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rmt.config import check_fields, needless, option, positive
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, unknown
+
+# kind of memory: the module that does what rmt.core.memory.Memory says
+MEMORY_KINDS = {"tokens": "rmt.core.token_memory:TokenMemory"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConfig:
-    """Memory tokens, carried from segment to segment."""
+    """Memory, carried from segment to segment."""
 
+    kind: str = option("tokens", "kind of memory: " + ", ".join(MEMORY_KINDS))
     size: int = option(0, "memory tokens per block; 0 = no memory")
     write: bool = option(True, "append a write block behind the tokens")
     recurrent: bool = option(True, "carry memory to the next segment; off = the initial tokens again")
@@ -26,6 +30,8 @@ class MemoryConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "memory")
+        if self.kind not in MEMORY_KINDS:
+            raise unknown("memory.kind", self.kind, MEMORY_KINDS)
         positive("memory.size", self.size, zero=True)
         if self.write and not self.recurrent:
             raise ConfigError(

@@ -1,52 +1,96 @@
-"""Memory tokens: [H^mem ∘ H^0 ∘ H^mem] in, H_{τ+1}^mem := H_τ^write out (section 3)."""
+"""What a kind of memory does: around a segment, around each layer, and from one segment to the next."""
 
-# B batch · L tokens · M memory · D width
+# B batch · L tokens · R read block · W write block · D width
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Mapping
+from importlib import import_module
+from typing import ClassVar
+
 from torch import Tensor, nn
 
-from rmt.core.config import MemoryConfig
-from rmt.core.state import State
-from rmt.nn.joining import join
+from rmt.core.config import MEMORY_KINDS, MemoryConfig
+from rmt.core.spans import Spans
+from rmt.core.tree import Tree
+
+Carried = Mapping[str, Tree]  # a tree of tensors (B, …)
 
 
 class Memory(nn.Module):
-    """M memory tokens around every segment; a size of zero adds nothing."""
+    """The interface of a kind of memory; what a kind does not override adds nothing.
 
-    def __init__(self, config: MemoryConfig, width: int):
+    `before` and `after` are called in every layer. A kind that lives there learns from the write block only,
+    which every row has whole: so a segment can be encoded in pieces, and rows may be ragged.
+    """
+
+    local: ClassVar[bool] = False  # whether layer n's part of what is carried depends on layer n only
+    read_size: int = 0  # R
+    write_size: int = 0  # W
+
+    def __init__(self, config: MemoryConfig, width: int, layers: int):
         super().__init__()
-        self.config = config
-        self.tokens = nn.Parameter(torch.empty(config.size, width))
-        self.reset_parameters()
+        self.config, self.width, self.layers = config, width, layers
 
     def reset_parameters(self) -> None:
-        """Draw the initial tokens from N(0, 1): the scale of the normalised states that follow them."""
-        nn.init.normal_(self.tokens)
-        if self.config.init == "identical":
-            with torch.no_grad():
-                self.tokens.copy_(self.tokens[:1].expand_as(self.tokens))
+        """Draw the initial parameters."""
 
-    def initial(self, batch: int) -> Tensor:
-        return self.tokens.expand(batch, -1, -1)
+    def initial(self, batch: int) -> Carried:
+        """What the first segment of `batch` sequences starts from."""
+        raise NotImplementedError
 
-    def incoming(self, state: State) -> Tensor:
-        """The memory a segment starts from."""
-        return state.memory if self.config.recurrent else self.initial(state.memory.shape[0])
+    def read_block(self, carried: Carried) -> Tensor:
+        """What stands in front of the segment's tokens, (B, R, D)."""
+        raise NotImplementedError
 
-    def wrap(self, embedded: Tensor, state: State) -> Tensor:
-        """(B, L, D) -> [read ∘ tokens ∘ write] (B, M+L+M, D), the same memory at both ends."""
-        memory = self.incoming(state).to(embedded.dtype)
-        return join(memory, embedded, memory[:, : self.write_size])
+    def write_block(self, carried: Carried) -> Tensor:
+        """What stands behind them, (B, W, D)."""
+        raise NotImplementedError
 
-    def carry(self, read: Tensor, write: Tensor, state: State) -> Tensor:
-        """The memory for the next segment: H_{τ+1}^mem := H_τ^write."""
-        if not self.config.recurrent:
-            return self.incoming(state)
-        kept = read if self.config.carries_read else write
-        return kept.to(state.memory.dtype, copy=True)  # a view would keep the whole segment with it
+    def before(self, layer: int, hidden: Tensor, carried: Carried) -> Tensor:
+        """The input of a layer (B, n, D), with what memory adds to it."""
+        return hidden
+
+    def after(self, layer: int, hidden: Tensor, spans: Spans, carried: Carried) -> Carried:
+        """What is carried after a layer whose output (B, n, D) lies on `spans`."""
+        return carried
+
+    def carry(self, read: Tensor, write: Tensor, carried: Carried) -> Carried:
+        """What the next segment starts from, by the last layer's outputs (B, R, D) and (B, W, D)."""
+        return carried
 
     @property
-    def write_size(self) -> int:
-        return self.config.size if self.config.write else 0
+    def carries_read(self) -> bool:
+        """Whether `carry` looks at the read block's outputs."""
+        return False
+
+    @property
+    def in_layers(self) -> bool:
+        """Whether this kind does anything before or after a layer."""
+        return type(self).before is not Memory.before or type(self).after is not Memory.after
+
+
+class LayerMemory:
+    """Memory in the layers of one segment: they see what it started from and change what it leaves."""
+
+    def __init__(self, memory: Memory, carried: Carried, *spans: Spans):
+        """`spans` on which outputs of layers may lie: the last layer can give fewer rows than the others."""
+        self.memory, self.entering, self.leaving = memory, carried, carried
+        self.spans = {lengths.queries: lengths for lengths in spans}
+
+    def before(self, layer: int, hidden: Tensor) -> Tensor:
+        """The input of a layer."""
+        return self.memory.before(layer, hidden, self.entering)
+
+    def after(self, layer: int, hidden: Tensor) -> None:
+        """Learn from the output of a layer, if the write block is in it."""
+        spans = self.spans[hidden.shape[1]]
+        if spans.write:
+            self.leaving = self.memory.after(layer, hidden, spans, self.leaving)
+
+
+def build_memory(config: MemoryConfig, width: int, layers: int) -> Memory:
+    """The memory of a configuration, of its kind."""
+    module, _, name = MEMORY_KINDS[config.kind].partition(":")
+    memory: Memory = getattr(import_module(module), name)(config, width, layers)
+    return memory

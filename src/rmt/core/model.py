@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rmt.core.cache import Cache
 from rmt.core.config import ModelConfig
-from rmt.core.memory import Memory
+from rmt.core.memory import LayerMemory, build_memory
 from rmt.core.spans import Spans
 from rmt.core.state import State
 from rmt.core.stepping import OpenSegment
@@ -21,6 +21,7 @@ from rmt.nn.attention import eager, fused
 from rmt.nn.axis import Axis
 from rmt.nn.backbone import Backbone
 from rmt.nn.embedding import TiedEmbedding
+from rmt.nn.joining import join
 
 
 class Output(NamedTuple):
@@ -34,8 +35,8 @@ class Output(NamedTuple):
     memory_loss: Tensor | None = None  # (), of memory that predicts, only if targets were given
 
 
-class Reading(NamedTuple):
-    """What a segment is read as, before anything is predicted from it."""
+class EncodedSegment(NamedTuple):
+    """What a segment is encoded as, before anything is predicted from it."""
 
     hidden: Tensor  # (B, L, D) tokens only
     write: Tensor  # (B, M, D), or empty without a write block
@@ -50,7 +51,7 @@ class SegmentModel(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = build_embedding(config)
-        self.memory = Memory(config.memory, config.width)
+        self.memory = build_memory(config.memory, config.width, config.layers)
         self.cache = Cache(config.cache)
         self.backbone = Backbone(
             layers=config.layers,
@@ -66,15 +67,17 @@ class SegmentModel(nn.Module):
 
     def initial_state(self, batch: int) -> State:
         """The state before the first segment: initial memory, empty cache."""
-        return self.empty_state(batch)._replace(memory=self.memory.initial(batch))
+        like, config = next(self.parameters()), self.config
+        cached = torch.zeros(batch, dtype=torch.long, device=like.device)
+        empty = cached.to(like.dtype)[:, None, None].expand(-1, config.cache.size, config.width)
+        return State(self.memory.initial(batch), (empty,) * config.layers, cached)
 
     def empty_state(self, batch: int) -> State:
         """A state of zeros without parameters, for segments that `reset` all rows."""
-        like, width = self.memory.tokens, self.config.width
-        cached = torch.zeros(batch, dtype=torch.long, device=like.device)
-        empty = cached.to(like.dtype)[:, None, None]
-        rows = empty.expand(-1, self.config.cache.size, width)
-        return State(empty.expand(-1, self.config.memory.size, width), (rows,) * self.config.layers, cached)
+        with torch.no_grad():
+            return self.initial_state(batch).map(
+                lambda tensor: torch.zeros_like(tensor[:1]).expand_as(tensor)
+            )
 
     def forward(
         self,
@@ -88,7 +91,7 @@ class SegmentModel(nn.Module):
         capacities: tuple[int, ...] = (),
         predict: bool = True,
     ) -> Output:
-        """Read one segment (B, L).
+        """Encode one segment (B, L) and predict from it.
 
         `lengths` (B,) makes the batch ragged: the other tokens of a row, on its `padding` side, do not
         exist. A row of no tokens keeps its state. `attention` also returns the attention weights. Rows
@@ -103,11 +106,11 @@ class SegmentModel(nn.Module):
             state = self.initial_state(len(tokens)).where(reset, state)
         if tokens.shape[1] == 0:
             return Output(self.embedding.logits(self.embedding(tokens)), state)
-        reading = self.read(tokens, state, lengths, padding, attention, predict)
-        predicted = self.predict(reading.hidden, reading.write, targets, capacities)
-        return Output(predicted[0], reading.state, reading.attention if attention else (), *predicted[1:])
+        encoded = self.encode(tokens, state, lengths, padding, attention, predict)
+        predicted = self.predict(encoded.hidden, encoded.write, targets, capacities)
+        return Output(predicted[0], encoded.state, encoded.attention if attention else (), *predicted[1:])
 
-    def read(
+    def encode(
         self,
         tokens: Tensor,
         state: State,
@@ -115,27 +118,39 @@ class SegmentModel(nn.Module):
         padding: Literal["right", "left"] = "right",
         attention: bool = False,
         predict: bool = True,
-    ) -> Reading:
-        """Read one segment (B, L) of at least one token, ragged as in `forward`.
+    ) -> EncodedSegment:
+        """Encode one segment (B, L) of at least one token, ragged as in `forward`.
 
         Where nothing is to `predict` from it, there are no hidden states.
         """
         require_same_batch(tokens, state)
-        valid = self.valid(tokens, lengths, padding)
-        x = self.memory.wrap(self.embedding(tokens), state)
-        spans = self.spans(tokens.shape[1])
-        axis = self.axis(spans, state, valid)
-        needed = spans if predict or self.memory.config.carries_read else spans._replace(read=0, tokens=0)
-        attend = eager if attention else fused
-        encoded = self.backbone(x, axis, cache=state.cache, attend=attend, last=needed.queries)
-        read, hidden, write = needed.split(encoded.hidden)
-        after = State(
-            self.memory.carry(read, write, state),
-            *self.cache.push(state, encoded.layer_inputs, spans, valid),
+        valid, spans = self.valid(tokens, lengths, padding), self.spans(tokens.shape[1])
+        x = self.wrap(self.embedding(tokens), state)  # [H^mem ∘ H^0 ∘ H^mem]
+        needed = spans if predict or self.memory.carries_read else spans._replace(read=0, tokens=0)
+        layers = self.layer_memory(state, needed, spans)
+        encoded = self.backbone(
+            x,
+            self.axis(spans, state, valid),
+            cache=state.cache,
+            attend=eager if attention else fused,
+            last=needed.queries,
+            around=layers,
         )
+        read, hidden, write = needed.split(encoded.hidden)
+        carried = self.memory.carry(read, write, layers.leaving if layers else state.carried)
+        after = State(carried, *self.cache.push(state, encoded.layer_inputs, spans, valid))
         if lengths is not None:
             after = after.where(lengths > 0, state)
-        return Reading(hidden if predict else hidden[:, :0], write, after, encoded.weights)
+        return EncodedSegment(hidden if predict else hidden[:, :0], write, after, encoded.weights)
+
+    def wrap(self, embedded: Tensor, state: State) -> Tensor:
+        """(B, L, D) -> [read ∘ tokens ∘ write] (B, R+L+W, D)."""
+        read, write = self.memory.read_block(state.carried), self.memory.write_block(state.carried)
+        return join(read.to(embedded.dtype), embedded, write.to(embedded.dtype))
+
+    def layer_memory(self, state: State, *spans: Spans) -> LayerMemory | None:
+        """Memory in the layers, of the kinds that live there."""
+        return LayerMemory(self.memory, state.carried, *spans) if self.memory.in_layers else None
 
     def predict(
         self, hidden: Tensor, write: Tensor, targets: Tensor | None, capacities: tuple[int, ...]
@@ -152,16 +167,14 @@ class SegmentModel(nn.Module):
         return logits, losses, memory_losses.mean()
 
     def open(self, state: State) -> OpenSegment:
-        """A segment to be read piece by piece: `step(tokens)` …, then `close()` for the next state."""
+        """A segment to be encoded piece by piece: `step(tokens)` …, then `close()` for the next state."""
         self.require_order_of_reading("stepping through a segment")
         return OpenSegment(self, state)
 
     def spans(self, tokens: int, write: bool = True) -> Spans:
         """The spans of a segment of `tokens` tokens, with its write block or while that is still to come."""
         memory = self.memory
-        return Spans(
-            self.config.cache.size, self.config.memory.size, tokens, memory.write_size if write else 0
-        )
+        return Spans(self.config.cache.size, memory.read_size, tokens, memory.write_size if write else 0)
 
     def axis(self, spans: Spans, state: State, valid: Tensor | None) -> Axis:
         """The axis for attention; what serves the layers keeps it, for segment after segment has the same."""
@@ -197,10 +210,10 @@ class SegmentModel(nn.Module):
             )
 
     def reset_parameters(self) -> None:
-        """Draw the initial weights (memory tokens have their own): small as in Transformer-XL, or scaled."""
+        """Draw the initial weights (memory has its own): small as in Transformer-XL, or scaled."""
         scaled = self.config.init == "scaled"
         for name, parameter in self.named_parameters():
-            if name == "memory.tokens":
+            if name.startswith("memory."):
                 continue
             if name.endswith("norm.weight"):
                 nn.init.normal_(parameter, 1.0, 0.02)

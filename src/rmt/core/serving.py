@@ -90,6 +90,7 @@ def served(model: SegmentModel, half: bool, learns: bool = True, most: int = MOS
     """A model in bfloat16 on a GPU, if its layers are of the kind that is written in few kernels."""
     config = model.config
     known = config.norm == "pre" and config.positions in ("relative", "rotary") and not config.cache.size
+    known = known and not model.memory.in_layers
     whole = config.dropout == 0 or not model.training
     free = not learns or all(parameter.requires_grad for parameter in model.parameters())
     fits = whole and free and config.head_width <= WIDEST

@@ -4,44 +4,103 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from rmt.core.tree import Tree, tree_items, tree_like, tree_map
+from rmt.errors import ConfigError
 
-class State(NamedTuple):
-    """The state between two segments."""
+TOKENS = "tokens"  # where a memory of tokens keeps them
 
-    memory: Tensor  # (B, M, D)      H_τ^mem, carries gradient
+
+class Parts(NamedTuple):
+    """The fields of a state."""
+
+    carried: Mapping[str, Tree]  # tensors (B, …), H_τ^mem or what another kind of memory has; carry gradient
     cache: tuple[Tensor, ...]  # N × (B, C, D)  SG(M^n): layer inputs, right-aligned, never carries gradient
     cached: Tensor  # (B,)           how many cache rows are valid
 
-    @classmethod
-    def of(cls, memory: Tensor, cached: Tensor, *cache: Tensor) -> State:
-        """The state of the tensors that `flat` gave."""
-        return cls(memory, cache, cached)
+
+class Constructor(type(Parts)):  # type: ignore[misc]
+    """Lets `State(memory=tensor, …)` stand for `State({"tokens": tensor}, …)`."""
+
+    def __call__(cls, carried: Any = None, cache: Any = (), cached: Any = None, *, memory: Any = None) -> Any:
+        tokens = carried if isinstance(carried, Tensor) else memory
+        if (tokens is None) == (carried is None or isinstance(carried, Tensor)):
+            raise ConfigError("a State takes either memory=tokens (B, M, D) or what its memory carries")
+        if tokens is not None:
+            carried = {TOKENS: tokens}
+        if cached is None:
+            batch = next(tensor for _, tensor in tree_items(carried))
+            cached = torch.zeros(len(batch), dtype=torch.long, device=batch.device)
+        return super().__call__(carried, tuple(cache), cached)
+
+
+class State(Parts, metaclass=Constructor):
+    """The state between two segments; every tensor has a row per sequence."""
+
+    __slots__ = ()
+
+    @property
+    def memory(self) -> Tensor:
+        """The memory tokens H_τ^mem (B, M, D), where memory is of the kind `tokens`."""
+        if TOKENS not in self.carried:
+            names = ", ".join(self.carried)
+            raise ConfigError(f"this memory has no tokens: state.carried has {names or 'nothing'}")
+        tokens: Tensor = self.carried[TOKENS]
+        return tokens
+
+    def with_memory(self, memory: Tensor) -> State:
+        """The same state with other memory tokens (B, M, D)."""
+        return self._replace(carried={**self.carried, TOKENS: memory})
 
     def flat(self) -> tuple[Tensor, ...]:
         """All tensors in a row."""
-        return self.memory, self.cached, *self.cache
+        return *(tensor for _, tensor in tree_items(self.carried)), self.cached, *self.cache
+
+    def unflatten(self, tensors: Iterable[Tensor]) -> State:
+        """A state of the same form, made of the tensors that `flat` gave."""
+        rest = iter(tensors)
+        carried, cached = tree_like(self.carried, rest), next(rest)
+        return State(carried, tuple(rest), cached)
+
+    def named(self) -> dict[str, Tensor]:
+        """All tensors by their names in files: `memory` for the tokens, `memory.A.0` for another kind's."""
+        carried = {
+            "memory" if path == TOKENS else f"memory.{path}": tensor
+            for path, tensor in tree_items(self.carried)
+        }
+        cache = {f"cache.{layer}": rows for layer, rows in enumerate(self.cache)}
+        return {**carried, "cached": self.cached, **cache}
+
+    def map(self, function: Callable[..., Tensor], *others: State) -> State:
+        """`function` of each tensor and of the tensors in the same position of `others`."""
+        return State(
+            tree_map(function, self.carried, *(other.carried for other in others)),
+            tree_map(function, self.cache, *(other.cache for other in others)),
+            function(self.cached, *(other.cached for other in others)),
+        )
 
     def detach(self) -> State:
         """The same state with its history cut off: the one place where memory loses its gradient."""
-        return self._replace(memory=self.memory.detach())
+        return self._replace(carried=tree_map(Tensor.detach, self.carried))
 
     def where(self, rows: Tensor, other: State) -> State:
         """This state in the batch rows where `rows` (B,) is true, `other` elsewhere."""
-        wide = rows[:, None, None]
-        return State(
-            torch.where(wide, self.memory, other.memory),
-            tuple(
-                torch.where(wide, mine, yours) for mine, yours in zip(self.cache, other.cache, strict=True)
-            ),
-            torch.where(rows, self.cached, other.cached),
-        )
+
+        def chosen(mine: Tensor, theirs: Tensor) -> Tensor:
+            return torch.where(rows.view(-1, *(1,) * (mine.dim() - 1)), mine, theirs)
+
+        return self.map(chosen, other)
+
+    def to(self, device: torch.device | str) -> State:
+        """The same state on a device."""
+        return self.map(lambda tensor: tensor.to(device))
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory and cache together: what a stream costs, however long it is."""
-        return sum(tensor.nbytes for tensor in (self.memory, *self.cache))
+        return sum(tensor.nbytes for tensor in self.flat()) - self.cached.nbytes

@@ -1,4 +1,4 @@
-"""A segment read piece by piece: keys and values are kept, the write block runs once, at the end.
+"""A segment encoded piece by piece: keys and values are kept, the write block runs once, at the end.
 
 Rows may be at different places: tokens that a row does not have take no place on its axis, and a row can turn
 over to a new segment while others are still in theirs.
@@ -9,14 +9,16 @@ over to a new segment while others are still in theirs.
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from rmt.core.memory import LayerMemory
+from rmt.core.spans import Spans
 from rmt.core.state import State
 from rmt.nn.attention import KeyValue
-from rmt.nn.backbone import Encoded
+from rmt.nn.backbone import BackboneOutput
 
 if TYPE_CHECKING:
     from rmt.core.model import SegmentModel
@@ -30,22 +32,21 @@ class OpenSegment:
         self.state = state
         self.length = 0  # T
         self.exists: Tensor | None = None  # (B, T) which columns a row has; none = all
-        spans = model.spans(0, write=False)
-        axis = spans.axis(state.cached, None, model.config.memory.sees_cache)
-        encoded = model.backbone(model.memory.incoming(state), axis, cache=state.cache)
-        self.past: tuple[KeyValue, ...] = encoded.seen
-        self.layer_inputs: tuple[Tensor, ...] = encoded.layer_inputs  # with a cache, of tokens, too
-        self.read_block: Tensor = encoded.hidden
+        self.past: tuple[KeyValue, ...] = ()  # N × keys and values of [cache ∘ read ∘ tokens so far]
+        read = self.advance(model.memory.read_block(state.carried), model.spans(0, write=False))
+        self.past = read.seen
+        self.layer_inputs: tuple[Tensor, ...] = read.layer_inputs  # with a cache, of tokens, too
+        self.read_block: Tensor = read.hidden
 
     def step(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Read the next tokens (B, n); their logits (B, n, V)."""
-        return self.model.embedding.logits(self.read(tokens, lengths))
+        """Encode the next tokens (B, n); their logits (B, n, V)."""
+        return self.model.embedding.logits(self.encode(tokens, lengths))
 
-    def read(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Read the next tokens (B, n), of which rows may have only their first `lengths` (B,): (B, n, D)."""
+    def encode(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Encode the next tokens (B, n), of which rows may have their first `lengths` (B,): (B, n, D)."""
         self.append(self.model.valid(tokens, lengths, "right"), tokens)
         self.length += tokens.shape[1]
-        encoded = self.encode(self.model.embedding(tokens), write=False)
+        encoded = self.advance(self.model.embedding(tokens), self.model.spans(self.length, write=False))
         self.past, self.layer_inputs = encoded.seen, self.inputs_with(encoded)
         return encoded.hidden
 
@@ -53,11 +54,12 @@ class OpenSegment:
         """Run the write block and return the state for the next segment; no tokens, no segment."""
         if self.length == 0:
             return self.state
-        memory = self.model.memory
-        written = self.encode(memory.incoming(self.state)[:, : memory.write_size], write=True)
-        spans = self.model.spans(self.length)
+        memory, spans = self.model.memory, self.model.spans(self.length)
+        layers = self.model.layer_memory(self.state, spans._replace(read=0, tokens=0))
+        written = self.advance(memory.write_block(self.state.carried), spans, layers)
         pushed = self.model.cache.push(self.state, self.inputs_with(written), spans, self.exists)
-        after = State(memory.carry(self.read_block, written.hidden, self.state), *pushed)
+        leaving = layers.leaving if layers else self.state.carried
+        after = State(memory.carry(self.read_block, written.hidden, leaving), *pushed)
         return after if self.exists is None else after.where(self.exists.any(1), self.state)
 
     def turn(self, rows: Tensor, state: State) -> None:
@@ -82,7 +84,7 @@ class OpenSegment:
         )
 
     def fork(self) -> OpenSegment:
-        """The same segment, to be read on in another way; nothing is copied, since nothing is overwritten."""
+        """The same segment, to go on in another way; nothing is copied, since nothing is overwritten."""
         return copy(self)
 
     @property
@@ -100,15 +102,17 @@ class OpenSegment:
         new = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         self.exists = torch.cat([before, new], dim=1)
 
-    def encode(self, x: Tensor, write: bool) -> Encoded:
-        """Encode the next rows of the axis (B, n, D)."""
-        spans = self.model.spans(self.length, write)
+    def advance(self, x: Tensor, spans: Spans, layers: LayerMemory | None = None) -> BackboneOutput:
+        """Encode the last rows of `spans` (B, n, D) behind those that were encoded before."""
+        new = spans._replace(read=0, tokens=x.shape[1], write=0)
         first = spans.keys - spans.cache - x.shape[1]
         axis = spans.axis(self.state.cached, self.exists, self.model.config.memory.sees_cache, first)
-        encoded: Encoded = self.model.backbone(x, axis, past=self.past)
+        around = layers or self.model.layer_memory(self.state, new)
+        behind: dict[str, Any] = {"past": self.past} if self.past else {"cache": self.state.cache}
+        encoded: BackboneOutput = self.model.backbone(x, axis, **behind, around=around)
         return encoded
 
-    def inputs_with(self, encoded: Encoded) -> tuple[Tensor, ...]:
+    def inputs_with(self, encoded: BackboneOutput) -> tuple[Tensor, ...]:
         """The layer inputs of all rows so far and of new ones, where a cache will want them."""
         if not self.model.cache.size:
             return self.layer_inputs

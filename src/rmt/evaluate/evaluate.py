@@ -14,7 +14,7 @@ from rmt.core.model import SegmentModel
 from rmt.core.unroll import unroll
 from rmt.errors import ConfigError
 from rmt.evaluate.generate import generate
-from rmt.infer.reader import reading
+from rmt.infer.rows import inference
 from rmt.tasks.task import Batch, Task
 
 
@@ -50,7 +50,7 @@ def evaluate(
     """
     data = task.split(split, samples)
     total, sums = len(data.tokens), []
-    with reading(model):
+    with inference(model):
         for rows in portions(data, batch, next(model.parameters()).device):
             sums.append(measure(model, task, rows, length, thorough))
             progress(sum(part.sequences for part in sums), total)

@@ -15,8 +15,7 @@ from rmt.core.cache import Cache
 from rmt.core.model import SegmentModel
 from rmt.core.recording import Recorder, sent
 from rmt.core.serving import served
-from rmt.core.state import State
-from rmt.infer.reader import reading
+from rmt.infer.rows import inference
 from rmt.text.lanes import Lanes
 
 
@@ -37,15 +36,16 @@ def perplexity(
     device = next(model.parameters()).device
 
     def read(_: None, tokens: Tensor, targets: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        output = model(tokens, State.of(*state), targets=targets)
+        output = model(tokens, form.unflatten(state), targets=targets)
         assert output.losses is not None
         return output.losses.double().sum(), *output.state.flat()
 
     with ExitStack() as open_parts:
-        open_parts.enter_context(reading(model))
+        open_parts.enter_context(inference(model))
         open_parts.enter_context(torch.autocast(device.type, torch.bfloat16, enabled=half))
         open_parts.enter_context(served(model, half and device.type == "cuda", learns=False) or nullcontext())
-        carried = [tensor.contiguous() for tensor in model.initial_state(lanes.batch).flat()]
+        form = model.initial_state(lanes.batch)
+        carried = [tensor.contiguous() for tensor in form.flat()]
         # an adaptive softmax looks at how many rare words there are
         segment = Recorder(read, device.type == "cuda" and not model.config.cutoffs)
         total = torch.zeros((), dtype=torch.float64, device=device)

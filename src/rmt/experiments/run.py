@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rmt.config import leaves, to_dict, write_yaml
+from rmt.config import leaves, to_dict, value_of, write_yaml
 from rmt.errors import ConfigError, RMTError
 from rmt.train.checkpoint import read_config
 from rmt.train.config import RunConfig
@@ -125,12 +125,6 @@ def refuse_other(config: RunConfig, folder: Path) -> None:
                 f"out={str(folder)!r} holds a run with {leaf.name}={old}, not {new}; "
                 "name another --out, or start anew with --restart"
             )
-
-
-def value_of(config: Any, name: str) -> Any:
-    for part in name.split("."):
-        config = getattr(config, part)
-    return config
 
 
 def facts(config: RunConfig) -> list[str]:

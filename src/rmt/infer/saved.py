@@ -15,38 +15,39 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from rmt.config import changed
 from rmt.core.state import State
 from rmt.errors import CheckpointError
 
-FORMAT = "rmt-session-1"
+FORMAT = "rmt-session-2"
+FIRST_FORMAT = "rmt-session-1"  # of releases before memory had kinds
 
 
-class Held(NamedTuple):
+class SessionContents(NamedTuple):
     """What a session holds between two calls, without what can be computed from it."""
 
     state: State  # before the open segment
     open: Tensor  # (B, T) ids of the open segments, left-aligned
     length: Tensor  # (B,) how many of them a row has
     last: Tensor  # (B, D) hidden state of the last token
-    seen: Tensor  # (B,) tokens read
+    seen: Tensor  # (B,) tokens so far
     scored: Tensor  # (B,) tokens predicted
     loss: Tensor  # (B,) sum of their losses
 
-    def to(self, device: torch.device) -> Held:
+    def to(self, device: torch.device) -> SessionContents:
         """Memory, cache, last state and loss on a device; ids and counts stay on the CPU."""
-        state = State(
-            self.state.memory.to(device),
-            tuple(rows.to(device) for rows in self.state.cache),
-            self.state.cached.to(device),
+        return self._replace(
+            state=self.state.to(device), last=self.last.to(device), loss=self.loss.to(device)
         )
-        return self._replace(state=state, last=self.last.to(device), loss=self.loss.to(device))
 
 
-def write_session(path: Path, held: Held, model: Any, segment_length: int, note: dict[str, Any]) -> None:
+def write_session(
+    path: Path, contents: SessionContents, model: Any, segment_length: int, note: dict[str, Any]
+) -> None:
     """Write under another name, flush, then rename: whoever looks sees the old session or the new one."""
     tensors = {
         name: tensor.cpu().clone(memory_format=torch.contiguous_format)
-        for name, tensor in named(held).items()
+        for name, tensor in named(contents).items()
     }
     about = {
         "format": FORMAT,
@@ -67,7 +68,7 @@ def write_session(path: Path, held: Held, model: Any, segment_length: int, note:
         ) from None
 
 
-def read_session(path: Path, model: Any) -> tuple[Held, int, dict[str, Any]]:
+def load_session(path: Path, model: Any) -> tuple[SessionContents, int, dict[str, Any]]:
     """What a file holds, its segment length and its note; damage and other models are refused."""
     if not path.is_file():
         raise CheckpointError(
@@ -80,57 +81,69 @@ def read_session(path: Path, model: Any) -> tuple[Held, int, dict[str, Any]]:
     except (SafetensorError, OSError, ValueError) as error:
         raise damaged(path, f"it cannot be read ({error})") from None
     expected = about.pop("sha256", "")
-    if about.get("format") != FORMAT:
+    if about.get("format") not in (FORMAT, FIRST_FORMAT):
         raise CheckpointError(f"{str(path)!r} is not a session (format {about.get('format')!r})")
     if digest(tensors, about) != expected:
         raise damaged(path, "its content does not match its checksum")
-    if about["model"] != fingerprint(model):
+    identity = fingerprint(model) if about["format"] == FORMAT else first_fingerprint(model)
+    if about["model"] != identity:
         raise CheckpointError(
-            f"session {str(path)!r} is of another model: {about['model']}, not {fingerprint(model)}; "
+            f"session {str(path)!r} is of another model: {about['model']}, not {identity}; "
             "load the model it was saved with"
         )
-    cache = tuple(tensors[name] for name in sorted(tensors, key=number_of) if name.startswith("cache."))
-    state = State(tensors["memory"], cache, tensors["cached"])
-    held = Held(state, *(tensors[name] for name in Held._fields[1:]))
-    return held, int(about["segment_length"]), json.loads(about["note"])
+    with torch.no_grad():
+        form = model.initial_state(len(tensors["length"]))
+    state = form.unflatten(tensors[name] for name in form.named())
+    contents = SessionContents(state, *(tensors[name] for name in SessionContents._fields[1:]))
+    return contents, int(about["segment_length"]), json.loads(about["note"])
 
 
-def named(held: Held) -> dict[str, Tensor]:
+def named(contents: SessionContents) -> dict[str, Tensor]:
     """The tensors of a session by their names in the file."""
-    cache = {f"cache.{layer}": rows for layer, rows in enumerate(held.state.cache)}
-    own = dict(zip(Held._fields[1:], held[1:], strict=True))
-    return {"memory": held.state.memory, "cached": held.state.cached, **cache, **own}
-
-
-def number_of(name: str) -> int:
-    return int(name.rpartition(".")[2]) if name.startswith("cache.") else -1
+    rest = dict(zip(SessionContents._fields[1:], contents[1:], strict=True))
+    return {**contents.state.named(), **rest}
 
 
 def digest(tensors: dict[str, Tensor], about: dict[str, str]) -> str:
     """A checksum of all tensors and of what is said about them."""
-    found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-    for name in sorted(tensors):
-        found.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
-        found.update(content(tensors[name]))
-    return found.hexdigest()
+    checksum = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    add_tensors(checksum, dict(sorted(tensors.items())))
+    return checksum.hexdigest()
 
 
 def fingerprint(model: Any) -> str:
     """What two models have to share to be the same: settings, and every weight to the last bit.
 
-    It is computed again only after a weight was written to.
+    It is computed again only after a weight was written to. A setting at its default does not count, so a
+    later release may have more of them.
     """
     weights = model.state_dict(keep_vars=True)
     key = tuple((name, weight.data_ptr(), weight._version) for name, weight in weights.items())
     known = model.__dict__.get("_fingerprint")
     if known is not None and known[0] == key:
         return str(known[1])
-    found = hashlib.sha256(repr(getattr(model, "settings", model.config)).encode())
-    for name, weight in weights.items():
-        found.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
-        found.update(content(weight.detach().cpu()))
-    model.__dict__["_fingerprint"] = (key, found.hexdigest()[:16])
-    return found.hexdigest()[:16]
+    settings = changed(getattr(model, "settings", model.config))
+    checksum = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    add_tensors(checksum, weights)
+    model.__dict__["_fingerprint"] = (key, checksum.hexdigest()[:16])
+    return checksum.hexdigest()[:16]
+
+
+def first_fingerprint(model: Any) -> str:
+    """The fingerprint as it was in the first format: of the settings as they were written then."""
+    settings = repr(getattr(model, "settings", model.config)).replace("kind='tokens', ", "")
+    checksum = hashlib.sha256(settings.encode())
+    tokens = "memory.weight" if hasattr(model, "settings") else "memory.tokens"
+    names = {"memory.tokens.weight": tokens}
+    add_tensors(checksum, {names.get(name, name): weight for name, weight in model.state_dict().items()})
+    return checksum.hexdigest()[:16]
+
+
+def add_tensors(checksum: Any, tensors: dict[str, Tensor]) -> None:
+    """Count names, number formats, shapes and contents."""
+    for name, tensor in tensors.items():
+        checksum.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        checksum.update(content(tensor.detach().cpu()))
 
 
 def content(tensor: Tensor) -> bytes:

@@ -1,11 +1,11 @@
-"""Endless input, constant memory: a session reads pieces of any size, and generates, segment by segment.
+"""Endless input, constant memory: a session takes pieces of any size, and generates, segment by segment.
 
 Between two calls it holds the state before the open segment, that segment's token ids, keys and values, the
 last hidden state and two sums for the running perplexity; nothing is kept per token. A batch of sessions is
 one session whose rows are at places of their own.
 """
 
-# B batch · n tokens of a piece · w tokens read at once · D width · V vocabulary
+# B batch · n tokens of a piece · w tokens encoded at once · D width · V vocabulary
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from torch import Tensor
 from rmt.config import positive
 from rmt.core.state import State
 from rmt.errors import ConfigError, DataError
-from rmt.infer.reader import Read, Reader, reading, require_finite
+from rmt.infer.rows import EncodedTokens, OpenRows, inference, require_finite
 from rmt.infer.sampling import Sampling, generators_of, sample
-from rmt.infer.saved import Held, read_session, write_session
+from rmt.infer.saved import SessionContents, load_session, write_session
 from rmt.infer.sources import Piece, ids_of, pieces
 
 RETURNS = ("nothing", "log_probs", "hidden")
@@ -40,35 +40,35 @@ class Score(NamedTuple):
 
 
 class Session:
-    """A model, the state it is in, and the segment it is reading."""
+    """A model, the state it is in, and the segment it is in."""
 
     def __init__(self, model: Any, tokenizer: Any = None, segment_length: int | None = None, batch: int = 1):
         positive("batch", batch)
         length = length_of(model, segment_length)
-        with reading(model):
+        with inference(model):
             state = model.initial_state(batch)
         zeros = torch.zeros(batch, dtype=torch.long)
         self.model, self.tokenizer, self.segment_length, self.batch = model, tokenizer, length, batch
         self.note: dict[str, Any] = {}  # what was saved beside it
         self.begin(
-            Held(
-                state=state._replace(memory=state.memory.clone()),
+            SessionContents(
+                state=state.map(torch.clone),
                 open=torch.zeros(batch, 0, dtype=torch.long),
                 length=zeros,
-                last=state.memory.new_zeros(batch, state.memory.shape[-1]),
+                last=next(model.parameters()).detach().new_zeros(batch, model.memory.width),
                 seen=zeros,
                 scored=zeros,
                 loss=zeros.double().to(state.cached.device),
             )
         )
 
-    def begin(self, held: Held) -> None:
+    def begin(self, contents: SessionContents) -> None:
         """Go on from what a session holds between two calls."""
-        self.reader = Reader(self.model, held.state, self.segment_length, held.open, held.length)
-        self.last = held.last  # (B, D) hidden state of a row's last token: what predicts the next
-        self.seen = held.seen  # (B,) tokens that were read
-        self.scored = held.scored  # (B,) of these, predicted
-        self.loss = held.loss  # (B,) sum of their losses, float64
+        self.rows = OpenRows(self.model, contents.state, self.segment_length, contents.open, contents.length)
+        self.last = contents.last  # (B, D) hidden state of a row's last token: what predicts the next
+        self.seen = contents.seen  # (B,) tokens that were read
+        self.scored = contents.scored  # (B,) of these, predicted
+        self.loss = contents.loss  # (B,) sum of their losses, float64
 
     def feed(
         self, source: Any, returns: Literal["nothing", "log_probs", "hidden"] = "nothing"
@@ -83,7 +83,7 @@ class Session:
         results = []
         for piece in pieces(source, self.tokenizer, self.batch):
             require_known(piece, self.model, self.seen)
-            result = self.read(piece, returns)
+            result = self.advance(piece, returns)
             if returns != "nothing":
                 results.append(result)
         if returns == "nothing":
@@ -127,7 +127,7 @@ class Session:
         recent = torch.full((self.batch, longest), NO_TOKEN)
         while bool(running.any()) and (count is None or count > 0):
             token = sample(self.logits(), sampling, generators).where(running, NO_TOKEN)
-            self.read(Piece(token.clamp(min=0)[:, None], running.long()), "nothing", given=False)
+            self.advance(Piece(token.clamp(min=0)[:, None], running.long()), "nothing", scores=False)
             recent = torch.cat([recent, token[:, None]], dim=1)[:, 1:] if longest else recent
             for stop in stops:
                 running = running & (recent[:, longest - len(stop) :] != stop).any(1)
@@ -136,7 +136,7 @@ class Session:
 
     def logits(self) -> Tensor:
         """What the model expects next, (B, V)."""
-        with reading(self.model):
+        with inference(self.model):
             logits: Tensor = self.model.embedding.logits(self.last)
         require_finite(logits, "logits")
         return logits
@@ -149,9 +149,9 @@ class Session:
 
     def close(self) -> State:
         """End the open segments before they are full, as at the end of a document; returns the state."""
-        reader = self.reader.fork()
-        reader.close(reader.length > 0)
-        self.reader = reader
+        rows = self.rows.fork()
+        rows.close(rows.length > 0)
+        self.rows = rows
         return self.state
 
     def fork(self) -> Session:
@@ -160,78 +160,80 @@ class Session:
 
     def save(self, path: str | Path, note: dict[str, Any] | None = None) -> None:
         """Write the session to one file, whole or not at all; `note` is kept beside it."""
-        write_session(Path(path), self.held, self.model, self.segment_length, note or {})
+        write_session(Path(path), self.contents, self.model, self.segment_length, note or {})
 
     @classmethod
     def load(cls, path: str | Path, model: Any, tokenizer: Any = None) -> Session:
         """The session in a file, for the model it was saved with; any other model is refused."""
-        held, segment_length, note = read_session(Path(path), model)
-        session = cls(model, tokenizer, segment_length, batch=len(held.length))
-        session.begin(held.to(session.state.cached.device))
+        contents, segment_length, note = load_session(Path(path), model)
+        session = cls(model, tokenizer, segment_length, batch=len(contents.length))
+        session.begin(contents.to(session.state.cached.device))
         session.note = note
         return session
 
     @property
-    def held(self) -> Held:
+    def contents(self) -> SessionContents:
         """All that is saved: keys and values can be computed from it."""
-        reader = self.reader
-        return Held(reader.state, reader.open, reader.length, self.last, self.seen, self.scored, self.loss)
+        rows = self.rows
+        return SessionContents(
+            rows.state, rows.open, rows.length, self.last, self.seen, self.scored, self.loss
+        )
 
     @property
     def state(self) -> State:
         """The state before the open segment: memory and cache."""
-        return self.reader.state
+        return self.rows.state
 
     @property
     def nbytes(self) -> int:
         """Bytes of all that the session holds, keys and values of the open segment included."""
-        own = (self.last, self.seen, self.scored, self.loss)
-        return self.reader.nbytes + sum(tensor.nbytes for tensor in own)
+        sums = (self.last, self.seen, self.scored, self.loss)
+        return self.rows.nbytes + sum(tensor.nbytes for tensor in sums)
 
-    def read(self, piece: Piece, returns: str, given: bool = True) -> Tensor:
-        """Read a piece; what was asked for (B, n, …). Only tokens that were `given` are scored."""
+    def advance(self, piece: Piece, returns: str, scores: bool = True) -> Tensor:
+        """Encode a piece; what was asked for (B, n, …). Tokens that the session drew are not scored."""
         shape = {"nothing": (0,), "log_probs": (), "hidden": self.last.shape[1:]}[returns]
         result = self.last.new_full((*piece.tokens.shape, *shape), math.nan)
         done = torch.zeros_like(piece.lengths)
         while bool((done < piece.lengths).any()):
-            take = self.reader.next(piece.lengths - done)
+            take = self.rows.next(piece.lengths - done)
             tokens = cut(piece.tokens, done, int(take.max()))
-            reader = self.reader.fork()
-            read = reader.read(tokens, take)
-            log_probs = self.predicted(read, given)  # after this nothing can fail, so all of it is kept
-            self.reader, self.seen = reader, self.seen + take
-            self.last = last_of(read, take, self.last)
+            rows = self.rows.fork()
+            encoded = rows.encode(tokens, take)
+            log_probs = self.predicted(encoded, scores)  # after this nothing can fail, so all of it is kept
+            self.rows, self.seen = rows, self.seen + take
+            self.last = last_of(encoded, take, self.last)
             if returns != "nothing":
-                put(result, log_probs if returns == "log_probs" else read.hidden, read.exists, done)
+                put(result, log_probs if returns == "log_probs" else encoded.hidden, encoded.exists, done)
             done = done + take
         return result
 
-    def predicted(self, read: Read, given: bool) -> Tensor:
+    def predicted(self, encoded: EncodedTokens, scores: bool) -> Tensor:
         """Log-probabilities (B, w) of tokens by the hidden states before them, which are scored; or none."""
-        if not given:
-            return read.hidden[..., :0]
-        before = torch.cat([self.last[:, None], read.hidden[:, :-1]], dim=1)
-        counts = read.exists & (self.seen[:, None] + read.exists.cumsum(1) > 1)
-        there = counts.to(self.last.device)
-        with reading(self.model):
-            losses: Tensor = self.model.embedding.losses(before, read.tokens)
-        require_finite(losses[there], "log-probabilities")
+        if not scores:
+            return encoded.hidden[..., :0]
+        before = torch.cat([self.last[:, None], encoded.hidden[:, :-1]], dim=1)
+        counts = encoded.exists & (self.seen[:, None] + encoded.exists.cumsum(1) > 1)
+        counted = counts.to(self.last.device)
+        with inference(self.model):
+            losses: Tensor = self.model.embedding.losses(before, encoded.tokens)
+        require_finite(losses[counted], "log-probabilities")
         self.scored = self.scored + counts.sum(1)
-        self.loss = self.loss + losses.double().masked_fill(~there, 0.0).sum(1)
-        return (-losses).masked_fill(~there, math.nan)
+        self.loss = self.loss + losses.double().masked_fill(~counted, 0.0).sum(1)
+        return (-losses).masked_fill(~counted, math.nan)
 
 
-def length_of(model: Any, given: int | None) -> int:
+def length_of(model: Any, segment_length: int | None) -> int:
     """Tokens per segment: as given, or as a wrapped model has it in its settings."""
-    own = getattr(getattr(model, "settings", None), "segment_length", None)
-    length = given if given is not None else own
+    longest = getattr(getattr(model, "settings", None), "segment_length", None)
+    length = segment_length if segment_length is not None else longest
     if length is None:
         raise ConfigError(
             "segment_length is missing: name the tokens per segment that the model was trained with"
         )
     positive("segment_length", length)
-    if own is not None and length > own:
-        raise ConfigError(f"segment_length={length} is more than the model's own {own}; leave it out")
+    if longest is not None and length > longest:
+        raise ConfigError(f"segment_length={length} is more than the model's own {longest}; leave it out")
     return int(length)
 
 
@@ -243,9 +245,9 @@ def require_known(piece: Piece, model: Any, seen: Tensor) -> None:
     exists = torch.arange(tokens.shape[1]) < piece.lengths[:, None]
     strange = exists & ((tokens < 0) | (tokens >= size))
     if bool(strange.any()):
-        row, place = strange.nonzero()[0].tolist()
+        row, column = strange.nonzero()[0].tolist()
         raise DataError(
-            f"token {int(tokens[row, place])} at place {int(seen[row]) + place} is not in the model's "
+            f"token {int(tokens[row, column])} at place {int(seen[row]) + column} is not in the model's "
             f"vocabulary; ids are 0 to {size - 1}"
         )
 
@@ -254,31 +256,31 @@ def cut(tokens: Tensor, done: Tensor, width: int) -> Tensor:
     """The next `width` tokens of each row behind its first `done` (B,): (B, n) -> (B, width)."""
     if bool((done == done[0]).all()):
         return tokens[:, int(done[0]) : int(done[0]) + width]
-    place = (done[:, None] + torch.arange(width)).clamp(max=tokens.shape[1] - 1)
-    return tokens.gather(1, place.to(tokens.device))
+    columns = (done[:, None] + torch.arange(width)).clamp(max=tokens.shape[1] - 1)
+    return tokens.gather(1, columns.to(tokens.device))
 
 
-def last_of(read: Read, take: Tensor, before: Tensor) -> Tensor:
+def last_of(encoded: EncodedTokens, take: Tensor, before: Tensor) -> Tensor:
     """The hidden state of each row's last token (B, D), or what it was `before`."""
     device = before.device
-    last = read.hidden.take_along_dim((take - 1).clamp(min=0).to(device)[:, None, None], dim=1)[:, 0]
+    last = encoded.hidden.take_along_dim((take - 1).clamp(min=0).to(device)[:, None, None], dim=1)[:, 0]
     return last.where((take > 0).to(device)[:, None], before)
 
 
 def put(result: Tensor, values: Tensor, exists: Tensor, done: Tensor) -> None:
     """Write values (B, w, …) of tokens that exist behind each row's first `done` places of `result`."""
-    row, place = exists.nonzero(as_tuple=True)
-    result[row, done[row] + place] = values[row, place].to(result.dtype)
+    row, column = exists.nonzero(as_tuple=True)
+    result[row, done[row] + column] = values[row, column].to(result.dtype)
 
 
 def endings(stop: Any, tokenizer: Any) -> list[Tensor]:
     """The runs of ids that end generation: of an id, a text, or several of these."""
-    found = []
-    for one in [] if stop is None else [stop] if isinstance(stop, (int, str)) else stop:
-        if isinstance(one, str) and tokenizer is None:
-            raise ConfigError(f"stop={one!r} needs a tokenizer; name token ids")
-        ids = ids_of(tokenizer, one) if isinstance(one, str) else [int(one)]
+    runs = []
+    for ending in [] if stop is None else [stop] if isinstance(stop, (int, str)) else stop:
+        if isinstance(ending, str) and tokenizer is None:
+            raise ConfigError(f"stop={ending!r} needs a tokenizer; name token ids")
+        ids = ids_of(tokenizer, ending) if isinstance(ending, str) else [int(ending)]
         if not ids:
-            raise ConfigError(f"stop={one!r} has no token; name a text that has")
-        found.append(torch.tensor(ids))
-    return found
+            raise ConfigError(f"stop={ending!r} has no token; name a text that has")
+        runs.append(torch.tensor(ids))
+    return runs

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +17,21 @@ from rmt.nn.layer import Layer
 from rmt.nn.positions import SCHEMES
 
 
-class Encoded(NamedTuple):
+class BackboneOutput(NamedTuple):
     """What the stack made of its input."""
 
     hidden: Tensor  # (B, Q, D)
     layer_inputs: tuple[Tensor, ...]  # N × (B, Q, D)
     seen: tuple[KeyValue, ...]  # N × keys and values of all K rows: the past of what comes next
     weights: tuple[Tensor, ...]  # N × (B, H, Q, K), empty tensors under `fused`
+
+
+class Around(Protocol):
+    """What happens around the layers, by their numbers."""
+
+    def before(self, layer: int, hidden: Tensor) -> Tensor: ...
+
+    def after(self, layer: int, hidden: Tensor) -> None: ...
 
 
 class Backbone(nn.Module):
@@ -67,23 +75,27 @@ class Backbone(nn.Module):
         past: tuple[KeyValue, ...] = (),
         attend: Attend = fused,
         last: int | None = None,
-    ) -> Encoded:
+        around: Around | None = None,
+    ) -> BackboneOutput:
         """Encode x (B, Q, D) after a past given as layer inputs (`cache`) or as keys and values (`past`).
 
-        With `last`, only so many rows at the end come out of the last layer.
+        With `last`, only so many rows at the end come out of the last layer. `around` sees and changes what
+        goes into each layer, and sees what comes out.
         """
         whole = last is not None and attend is fused and axis.mask.dim() == 2
         if self.prepared is not None and whole:
             keeps = torch.is_grad_enabled() and self.prepared.learns
             call = Call(self.prepared, axis, last, keeps)
             hidden: Tensor = Encode.apply(x, call) if last else x[:, :0]
-            return Encoded(hidden, (), (), ())
+            return BackboneOutput(hidden, (), (), ())
         table = self.positions(axis)
         if not past:
             past = tuple(layer.remember(h, table) for layer, h in zip(self.layers, cache, strict=True))
         x = self.dropout(x)
         inputs, seen, maps = [], [], []
-        for layer, kept in zip(self.layers, past, strict=True):
+        for number, (layer, kept) in enumerate(zip(self.layers, past, strict=True)):
+            if around is not None:
+                x = around.before(number, x)
             inputs.append(x)
             if last is not None and last < x.shape[1] and layer is self.layers[-1]:
                 known, x = x.split([x.shape[1] - last, last], dim=1)
@@ -91,6 +103,8 @@ class Backbone(nn.Module):
                 axis = axis._replace(mask=axis.mask[..., known.shape[1] :, :])
                 table = self.positions(axis)
             x, rows, weights = layer(x, kept, table, axis.mask, attend)
+            if around is not None:
+                around.after(number, x)
             seen.append(rows)
             maps.append(weights)
-        return Encoded(self.dropout(self.final_norm(x)), tuple(inputs), tuple(seen), tuple(maps))
+        return BackboneOutput(self.dropout(self.final_norm(x)), tuple(inputs), tuple(seen), tuple(maps))

@@ -151,20 +151,16 @@ class Stream:
         return {
             f"stream.{index}.{name}": tensor
             for index, state in self.incoming.items()
-            for name, tensor in zip(names(state), state.flat(), strict=True)
+            for name, tensor in state.named().items()
         }
 
     def load_state_dict(self, saved: dict[str, Tensor], number: int) -> None:
         """Go on before piece `number`."""
         empty = next(iter(self.incoming.values()))
-        past = sum(key.endswith(".memory") for key in saved) - 1
+        past = sum(key.endswith(".cached") for key in saved) - 1
         self.past = [self.segment(place) for place in range(number * self.new - past, number * self.new)]
         device = empty.cached.device
         self.incoming = {
-            index: State.of(*(saved[f"stream.{index}.{name}"].to(device) for name in names(empty)))
+            index: empty.unflatten(saved[f"stream.{index}.{name}"].to(device) for name in empty.named())
             for index in range(past + 1)
         }
-
-
-def names(state: State) -> list[str]:
-    return ["memory", "cached", *(f"cache.{layer}" for layer in range(len(state.cache)))]

@@ -71,6 +71,7 @@ class Learner(NamedTuple):
     parameters: dict[str, Tensor]
     optimizers: list[Any]
     clip: Clip
+    form: State  # of a state, whatever its batch
     served: Served | None = None
 
     def work(self, kind: Kind, total: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -87,7 +88,9 @@ class Learner(NamedTuple):
             self.served.deliver()
         loss, correct, *after = zip(*parts, strict=True)
         if self.config.model.memory.recurrent and not kind.fresh:
-            self.parameters["memory.tokens"].grad = None  # no row began with it: momentum must not move it
+            self.parameters[
+                "memory.tokens.weight"
+            ].grad = None  # no row began with it: momentum must not move it
         parameters = list(self.parameters.values())
         sum_gradients(parameters)
         norm = self.clip(parameters, self.config.optimizer.clip or math.inf)
@@ -127,7 +130,7 @@ class Learner(NamedTuple):
             share = segment.loss_mask.sum((-2, -1))
             return lost + self.config.train.memory_loss * output.memory_loss * share
 
-        incoming = {0: State.of(*state)}
+        incoming = {0: self.form.unflatten(state)}
         plan = Plan(kind.windows, checkpoint=self.config.bptt.checkpoint)
         read = partial(self.read, capacities=kind.capacities)
         for unrolled in replay(read, segments, incoming, loss_of, plan, [quiet(part) for part in segments]):

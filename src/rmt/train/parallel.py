@@ -76,7 +76,8 @@ def shard(model: SegmentModel, fabric: Fabric) -> None:
         raise ConfigError("strategy=fsdp needs more than one process; start with torchrun, or leave it out")
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module")  # of views, which nobody writes to
     mesh = init_device_mesh(fabric.device.type, (fabric.world_size,))
-    model.memory.tokens.requires_grad_(model.memory.tokens.numel() > 0)  # nothing cannot be sharded
+    for parameter in model.memory.parameters():
+        parameter.requires_grad_(parameter.numel() > 0)  # nothing cannot be sharded
     for layer in model.backbone.layers:
         fully_shard(layer, mesh=mesh)
         register_fsdp_forward_method(layer, "remember")

@@ -13,6 +13,7 @@ from rmt.train.checkpoint import Snapshot
 from rmt.train.parallel import placed, rows_of_all, whole
 from rmt.train.trainer import Trainer
 
+RENAMED = {"memory.tokens": "memory.tokens.weight"}  # weights of earlier releases
 # numbers that say where a trainer is
 COUNTERS = (
     "step",
@@ -65,7 +66,8 @@ def restore(trainer: Trainer, saved: Snapshot) -> None:
     """Go on from a snapshot."""
     require_same(trainer, saved)
     fabric, here = trainer.fabric, trainer.model.state_dict()
-    trainer.model.load_state_dict({name: placed(saved.model[name], here[name]) for name in here})
+    weights = {RENAMED.get(name, name): tensor for name, tensor in saved.model.items()}
+    trainer.model.load_state_dict({name: placed(weights[name], here[name]) for name in here})
     for number, optimizer in enumerate(trainer.optimizers):
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         states: dict[int, dict[str, Tensor]] = {}

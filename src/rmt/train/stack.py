@@ -39,7 +39,7 @@ class Stack:
         self.config, self.fast = first.config, first.fast
         with torch.device("meta"):
             # how to read: it has no parameters of its own, but the number format of its tables
-            self.model = SegmentModel(self.config.model).to(first.model.memory.tokens.dtype)
+            self.model = SegmentModel(self.config.model).to(next(first.model.parameters()).dtype)
         owners = [dict(trainer.model.named_parameters()) for trainer in trainers]
         self.parameters = {
             name: nn.Parameter(torch.stack([own[name].detach() for own in owners])) for name in owners[0]
@@ -61,6 +61,7 @@ class Stack:
             dict(self.parameters),
             self.optimizers,
             clip_each,
+            first.learner.form,
             self.served,
         )
         self.update = Recorder(learner.work, self.fast)

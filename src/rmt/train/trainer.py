@@ -79,8 +79,10 @@ class Trainer:
         self.hindrance = self.hindered() if on_gpu else ""
         half, most = config.precision == "bf16-mixed", 0 if config.bptt.checkpoint else MOST
         self.served = served(self.model, half, most=most) if self.fast else None
+        with gathered(self.model):
+            form = self.model.empty_state(1)
         self.learner = Learner(
-            config, self.fabric, self.read, named, self.optimizers, clip_alone, self.served
+            config, self.fabric, self.read, named, self.optimizers, clip_alone, form, self.served
         )
         self.update = Recorder(self.learner.work, self.fast and not self.hindrance)
         if self.fast and config.compile == "auto" and self.served is None:
@@ -140,7 +142,7 @@ class Trainer:
         piece, stop, made = portion.piece, portion.windows[-1].stop, []
         if portion.counted:
             loss, correct, norm, *after = yield self.request(portion)
-            piece.incoming[stop] = State.of(*after)
+            piece.incoming[stop] = self.learner.form.unflatten(after)
             forget(piece.incoming, portion.windows[0].start)
             self.step += 1
             made.append(Update(loss, correct, portion.counted, norm))

@@ -1,6 +1,6 @@
-"""Rows of text, each in a segment of its own: whole segments are read at once, others piece by piece."""
+"""Rows of text, each in a segment of its own: whole segments are encoded at once, others piece by piece."""
 
-# B batch · n tokens of a piece · w tokens read at once · T ids of the open segment · L tokens of a segment
+# B batch · n tokens of a piece · w tokens encoded at once · T ids of the open segment · L tokens of a segment
 # D width
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from rmt.errors import DataError
 RECORDERS: weakref.WeakKeyDictionary[Any, Recorder] = weakref.WeakKeyDictionary()
 
 
-class Read(NamedTuple):
-    """Tokens that were read together."""
+class EncodedTokens(NamedTuple):
+    """Tokens that were encoded together."""
 
     tokens: Tensor  # (B, w)
     exists: Tensor  # (B, w) bool, on the CPU: which of them a row has; these are its first ones
     hidden: Tensor  # (B, w, D)
 
 
-class Reader:
+class OpenRows:
     """The state before the open segments, and these segments: token ids, keys and values.
 
-    Counts are on the CPU, so that deciding what to read next never waits for the device.
+    Counts are on the CPU, so that deciding what to encode next never waits for the device.
     """
 
     def __init__(self, model: Any, state: State, segment_length: int, open: Tensor, length: Tensor):
@@ -42,10 +42,10 @@ class Reader:
         self.model, self.state, self.segment_length = model, state, segment_length
         self.open, self.length = open, length  # (B, T) ids of the open segments, (B,) how many a row has
         self.current = torch.ones_like(length, dtype=torch.bool)  # rows whose segment `self.segment` has
-        with reading(model):
+        with inference(model):
             self.segment = model.open(state)
             if open.shape[1]:
-                self.segment.read(open.to(self.device), self.ragged(length, open.shape[1]))
+                self.segment.encode(open.to(self.device), self.ragged(length, open.shape[1]))
 
     @property
     def device(self) -> torch.device:
@@ -56,46 +56,46 @@ class Reader:
         """Bytes of the state, the ids, and what is kept for the tokens to come."""
         return self.state.nbytes + self.segment.nbytes + self.open.nbytes + self.length.nbytes
 
-    def fork(self) -> Reader:
-        """A reader that goes on by itself; nothing is copied, since nothing is overwritten."""
+    def fork(self) -> OpenRows:
+        """Rows that go on by themselves; nothing is copied, since nothing is overwritten."""
         other = copy(self)
         other.segment = self.segment.fork()
         return other
 
     def next(self, left: Tensor) -> Tensor:
-        """How many tokens each row reads at once if it has `left` (B,): segments at their start go whole."""
+        """How many tokens each row encodes next if it has `left` (B,): segments at their start go whole."""
         whole = (self.length == 0) & (left >= self.segment_length)
         if bool(whole.any()):
             return whole * self.segment_length
         return torch.minimum(left, self.segment_length - self.length)
 
-    def read(self, tokens: Tensor, take: Tensor) -> Read:
-        """Read the next tokens (B, w), of which a row has the first `take` (B,) as `next` said."""
-        there, ragged = tokens.to(self.device), self.ragged(take, tokens.shape[1])
+    def encode(self, tokens: Tensor, take: Tensor) -> EncodedTokens:
+        """Encode the next tokens (B, w), of which a row has the first `take` (B,) as `next` said."""
+        tokens, ragged = tokens.to(self.device), self.ragged(take, tokens.shape[1])
         exists = torch.arange(tokens.shape[1]) < take[:, None]
-        with reading(self.model):
+        with inference(self.model):
             whole = bool(((self.length == 0) & (take == self.segment_length)).any())
-            hidden = (self.read_whole if whole else self.read_on)(there, take, ragged, exists)
-        return Read(there, exists, hidden)
+            hidden = (self.encode_whole if whole else self.encode_on)(tokens, take, ragged, exists)
+        return EncodedTokens(tokens, exists, hidden)
 
-    def read_whole(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
+    def encode_whole(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
         """A whole segment in each row that takes one, and nothing in the others."""
         if ragged is None and tokens.is_cuda and isinstance(self.model, SegmentModel):
             before = (part.contiguous() for part in self.state.flat())
-            hidden, *after = recorder_of(self.model)(places(self.model), tokens, *before)
-            state = State.of(*after)
+            hidden, *after = recorder_of(self.model)(addresses(self.model), tokens, *before)
+            state = self.state.unflatten(after)
         else:
-            output = self.model.read(tokens, self.state, ragged)
-            hidden, state = output.hidden, output.state
+            encoded = self.model.encode(tokens, self.state, ragged)
+            hidden, state = encoded.hidden, encoded.state
         require_finite(hidden if ragged is None else hidden[exists.to(self.device)], "hidden states")
-        require_finite(state.memory, "memory tokens")
+        require_finite_memory(state)
         self.state, self.current = state, self.current & (take == 0)
         return hidden
 
-    def read_on(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
+    def encode_on(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
         """The next tokens of each row's segment; segments that are full then are closed."""
         segment = self.opened(take)
-        hidden = segment.read(tokens, ragged)
+        hidden = segment.encode(tokens, ragged)
         require_finite(hidden[exists.to(self.device)], "hidden states")
         self.segment = segment
         self.open = appended(self.open, self.length, tokens.cpu(), take)
@@ -120,9 +120,9 @@ class Reader:
         rows = rows & (self.length > 0)
         if not bool(rows.any()):
             return
-        with reading(self.model):
+        with inference(self.model):
             state = self.segment.close().where(rows.to(self.device), self.state)
-        require_finite(state.memory, "memory tokens")
+        require_finite_memory(state)
         self.state = state
         self.length, self.current = self.length * ~rows, self.current & ~rows
         self.open = self.open[:, : int(self.length.max())]
@@ -133,25 +133,28 @@ class Reader:
 
 
 def recorder_of(model: SegmentModel) -> Recorder:
-    """What reads whole segments, for all sessions of a model: a recording holds the memory of a segment."""
+    """What encodes whole segments, for all sessions of a model: a recording holds the memory of a segment."""
     if model not in RECORDERS:
         weak = weakref.ref(model)  # the recorder lives as long as the model, not the other way round
+        form = model.empty_state(1)
 
         def full(_: tuple[int, ...], tokens: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-            output: Any = weak().read(tokens, State.of(*state))  # type: ignore[union-attr]
-            return output.hidden, *output.state.flat()
+            model = weak()
+            assert model is not None, "a recorder is used while its model lives"
+            encoded = model.encode(tokens, form.unflatten(state))
+            return encoded.hidden, *encoded.state.flat()
 
         RECORDERS[model] = Recorder(full, enabled=True)
     return RECORDERS[model]
 
 
-def places(model: SegmentModel) -> tuple[int, ...]:
-    """Where the parameters lie: a model that was moved or cast must not be read as it was recorded."""
+def addresses(model: SegmentModel) -> tuple[int, ...]:
+    """Where the parameters lie: a model that was moved or cast must not be run as it was recorded."""
     return tuple(parameter.data_ptr() for parameter in model.parameters())
 
 
 @contextmanager
-def reading(model: Any) -> Iterator[None]:
+def inference(model: Any) -> Iterator[None]:
     """Without gradients and without dropout."""
     was_training = model.training
     if was_training:
@@ -162,6 +165,13 @@ def reading(model: Any) -> Iterator[None]:
     finally:
         if was_training:
             model.train()
+
+
+def require_finite_memory(state: State) -> None:
+    """Refuse memory that is not a number."""
+    for name, tensor in state.named().items():
+        if name.startswith("memory") and tensor.is_floating_point():
+            require_finite(tensor, "memory tokens" if name == "memory" else name)
 
 
 def require_finite(tensor: Tensor, what: str) -> None:
@@ -177,5 +187,5 @@ def appended(open: Tensor, length: Tensor, tokens: Tensor, take: Tensor) -> Tens
     """Ids (B, T), left-aligned, with the first `take` of `tokens` (B, w) behind each row's `length`."""
     width = int((length + take).max())
     wide = torch.nn.functional.pad(open, (0, width + tokens.shape[1] - open.shape[1]))
-    place = length[:, None] + torch.arange(tokens.shape[1])
-    return wide.scatter(1, place, tokens)[:, :width].clone()
+    column = length[:, None] + torch.arange(tokens.shape[1])
+    return wide.scatter(1, column, tokens)[:, :width].clone()
