@@ -18,10 +18,12 @@ from tests.laws.models import (
     assert_same_gradients,
     assert_same_state,
     build,
+    carried,
     configuration,
     functional,
     gradients,
     random_tokens,
+    row_of,
 )
 
 BATCH, LENGTH = 4, 4
@@ -44,7 +46,7 @@ def test_a_reset_row_is_that_row_from_the_initial_state_and_the_others_are_as_wi
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_with_some_rows_reset_is_the_sum_of_the_rows_own(kind):
     model, state = double(kind), used_state(kind)
-    incoming = state.memory.requires_grad_()
+    incoming = [tensor.requires_grad_() for tensor in carried(state)]
     found = value_of(model(TOKENS, state, reset=RESET))
     alone = []
     for row in range(BATCH):
@@ -53,7 +55,7 @@ def test_the_gradient_with_some_rows_reset_is_the_sum_of_the_rows_own(kind):
     expected = value_of(joined(alone))
     mine, theirs = to_memory(found, incoming), to_memory(expected, incoming)
     assert_same(mine, theirs)
-    assert not mine[RESET].any()
+    assert not any(gradient[RESET].any() for gradient in mine)
     assert_same_gradients(gradients(found, model), gradients(expected, model))
 
 
@@ -70,9 +72,9 @@ def test_resetting_all_rows_of_an_empty_state_is_the_initial_state(kind):
 def test_the_empty_state_has_the_shapes_of_the_initial_state_and_no_parameters():
     model = double("transformer_xl_rmt")
     empty, initial = model.empty_state(BATCH), model.initial_state(BATCH)
-    assert [tensor.shape for tensor in flat(empty)] == [tensor.shape for tensor in flat(initial)]
-    assert [tensor.dtype for tensor in flat(empty)] == [tensor.dtype for tensor in flat(initial)]
-    assert not any(tensor.any() or tensor.requires_grad for tensor in flat(empty))
+    assert [tensor.shape for tensor in empty.flat()] == [tensor.shape for tensor in initial.flat()]
+    assert [tensor.dtype for tensor in empty.flat()] == [tensor.dtype for tensor in initial.flat()]
+    assert not any(tensor.any() or tensor.requires_grad for tensor in empty.flat())
 
 
 @pytest.mark.parametrize("kind", ["rmt", "transformer_xl_rmt", "unwritten_memory"])
@@ -173,30 +175,20 @@ def used_state(kind: str) -> State:
     return state
 
 
-def row_of(state: State, row: int) -> State:
-    rows = slice(row, row + 1)
-    return State(state.memory[rows], tuple(layer[rows] for layer in state.cache), state.cached[rows])
-
-
-def flat(state: State) -> list[Tensor]:
-    return [state.memory, *state.cache, state.cached]
-
-
 def joined(outputs: list[Output]) -> Output:
     """Outputs of single rows as the output of a batch."""
-    memory = torch.cat([output.state.memory for output in outputs])
+    first, *rest = (output.state for output in outputs)
     logits = torch.cat([output.logits for output in outputs])
-    return Output(logits, outputs[0].state.with_memory(memory))
+    return Output(logits, first.map(lambda *rows: torch.cat(rows), *rest))
 
 
 def value_of(output: Output) -> Tensor:
     """A number that depends on every logit and on all memory that is handed on."""
-    return functional(output.logits, output.state.memory)
+    return functional(output.logits, *carried(output.state))
 
 
-def to_memory(value: Tensor, memory: Tensor) -> Tensor:
-    (gradient,) = torch.autograd.grad(value, memory, retain_graph=True, allow_unused=True)
-    return torch.zeros_like(memory) if gradient is None else gradient
+def to_memory(value: Tensor, memory: list[Tensor]) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(value, memory, retain_graph=True, allow_unused=True, materialize_grads=True)
 
 
 def written(model: SegmentModel, state: State) -> Tensor:

@@ -19,15 +19,24 @@ from tests.laws.models import (
     assert_same,
     assert_same_state,
     build,
+    carried,
     configuration,
     over,
     random_tokens,
+    row_of,
     run,
 )
 
 TOTAL = 3 * LENGTH + 3
 SIZES = [1, 7, LENGTH - 1, LENGTH, 3 * LENGTH + 2]
-CARRYING = ("baseline", "rmt", "transformer_xl", "transformer_xl_rmt", "cache_of_all_positions")
+CARRYING = (
+    "baseline",
+    "rmt",
+    "transformer_xl",
+    "transformer_xl_rmt",
+    "cache_of_all_positions",
+    "memory_in_layers",
+)
 
 
 class Letters:
@@ -71,9 +80,9 @@ def test_in_float32_they_are_one_unroll_to_1e_6(config):
     logits, state = naive(model, tokens)
     for size in SIZES:
         hidden, session = fed(model, tokens, size)
-        found = (model.embedding.logits(hidden), session.close().memory)
-        for one, other in zip(found, (logits, state.memory), strict=True):
-            assert_same(one, other, tolerance=1e-6 * max([1.0, *other.detach().abs().flatten().tolist()]))
+        actual = (model.embedding.logits(hidden), *carried(session.close()))
+        for mine, theirs in zip(actual, (logits, *carried(state)), strict=True):
+            assert_same(mine, theirs, tolerance=1e-6 * max([1.0, *theirs.detach().abs().flatten().tolist()]))
 
 
 @pytest.mark.parametrize("positions", STEPPABLE)
@@ -98,8 +107,7 @@ def test_rows_at_places_of_their_own_are_sessions_of_their_own(positions, feeds)
     assert together.seen.tolist() == [int(session.seen) for session in alone]
     state = together.close()
     for row, session in enumerate(alone):
-        mine = State(state.memory[[row]], tuple(rows[[row]] for rows in state.cache), state.cached[[row]])
-        assert_same_state(mine, session.close())
+        assert_same_state(row_of(state, row), session.close())
 
 
 @over(CARRYING, STEPPABLE)

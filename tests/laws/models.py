@@ -38,6 +38,8 @@ VARIANTS = {
     "memory_transformer_with_cache": ("memory_transformer", {}, {"size": CACHE}),
     "cache_of_all_positions": ("transformer_xl_rmt", {}, {"scope": "all"}),
     "memory_sees_cache": ("transformer_xl_rmt", {"sees_cache": True}, {"scope": "all"}),
+    "memory_in_layers": ("rmt", {"kind": "layer_average"}, {}),
+    "memory_in_layers_with_cache": ("transformer_xl_rmt", {"kind": "layer_average"}, {}),
 }
 KINDS = (*PRESETS, *VARIANTS)
 NORMS = ("pre", "post")
@@ -119,6 +121,16 @@ def gradients(loss: Tensor, model: SegmentModel) -> dict[str, Tensor]:
     names, parameters = zip(*model.named_parameters(), strict=True)
     found = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
     return dict(zip(names, found, strict=True))
+
+
+def carried(state: State) -> list[Tensor]:
+    """What memory hands on, of whatever kind."""
+    return [tensor for name, tensor in state.named().items() if name.startswith("memory")]
+
+
+def row_of(state: State, row: int) -> State:
+    """The state of one row."""
+    return state.map(lambda tensor: tensor[row : row + 1])
 
 
 def assert_same(actual: object, expected: object, tolerance: float = 1e-12) -> None:

@@ -13,6 +13,7 @@ from tests.laws.models import (
     assert_same_gradients,
     assert_same_state,
     build,
+    carried,
     functional,
     gradients,
     over,
@@ -32,7 +33,7 @@ def test_fused_attention_is_its_naive_twin(config):
 def test_fused_attention_has_the_gradient_of_its_naive_twin(config):
     model = build(config)
     fused, naive = (
-        functional(*(output.logits for output in outputs), outputs[-1].state.memory)
+        functional(*(output.logits for output in outputs), *carried(outputs[-1].state))
         for outputs in (read(model), read(model, attention=True))
     )
     assert_same_gradients(gradients(fused, model), gradients(naive, model))
@@ -84,8 +85,8 @@ def read(model: SegmentModel, **options: object) -> list[Output]:
 
 def visible(config: ModelConfig, earlier: int) -> Tensor:
     """Who sees whom (Q, K), pair by pair, in a segment that comes after `earlier` others."""
-    memory = config.memory
-    queries = ["read"] * memory.size + ["token"] * LENGTH + ["write"] * (memory.size if memory.write else 0)
+    memory = SegmentModel(config).memory
+    queries = ["read"] * memory.read_size + ["token"] * LENGTH + ["write"] * memory.write_size
     cached = min(config.cache.size, earlier * (LENGTH if config.cache.scope == "tokens" else len(queries)))
     cache = ["unfilled"] * (config.cache.size - cached) + ["cache"] * cached
     keys = cache + queries
@@ -95,7 +96,7 @@ def visible(config: ModelConfig, earlier: int) -> Tensor:
         if whom == "unfilled":
             return False
         if whom == "cache":
-            return who == "token" or memory.sees_cache
+            return who == "token" or config.memory.sees_cache
         return j <= i or who == whom != "token"
 
     return torch.tensor([[sees(i, j) for j in range(len(keys))] for i in range(len(cache), len(keys))])

@@ -7,6 +7,7 @@ from rmt import Output, SegmentModel
 from tests.laws.models import (
     assert_same,
     build,
+    carried,
     configuration,
     functional,
     gradients,
@@ -51,4 +52,4 @@ def test_a_segment_is_computed_a_second_time_only_when_checkpointed(checkpoint, 
 def gradients_of_all(model: SegmentModel, checkpoint: bool) -> dict[str, torch.Tensor]:
     """Gradients of a functional of everything three segments give."""
     outputs: list[Output] = run(model, random_segments(), checkpoint)
-    return gradients(functional(*(output.logits for output in outputs), outputs[-1].state.memory), model)
+    return gradients(functional(*(output.logits for output in outputs), *carried(outputs[-1].state)), model)

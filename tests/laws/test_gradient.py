@@ -7,7 +7,8 @@ from torch import Tensor
 from rmt import SegmentModel
 from tests.laws.models import KINDS, assert_same, build, functional, gradients, over, random_segments, run
 
-WRITTEN = ("rmt", "transformer_xl_rmt", "cache_of_all_positions", "memory_sees_cache")
+IN_LAYERS = ("memory_in_layers", "memory_in_layers_with_cache")
+WRITTEN = ("rmt", "transformer_xl_rmt", "cache_of_all_positions", "memory_sees_cache", *IN_LAYERS)
 UNWRITTEN = tuple(kind for kind in KINDS if kind not in WRITTEN)
 RECURRENT = (*WRITTEN, "unwritten_memory")
 STARTS_ANEW = ("memory_transformer", "memory_transformer_with_cache")
@@ -72,7 +73,9 @@ def embedding_gradients(model: SegmentModel, cut_after: int | None) -> list[Tens
 
 
 def initial_memory_gradient(model: SegmentModel, cut_after: int | None) -> Tensor:
-    return gradients(last_loss(model, cut_after), model)["memory.tokens.weight"]
+    """What the initial memory gets; a kind in the layers starts every segment with the same write block."""
+    initial = "memory.start" if model.memory.in_layers else "memory.tokens.weight"
+    return gradients(last_loss(model, cut_after), model)[initial]
 
 
 def last_loss(model: SegmentModel, cut_after: int | None) -> Tensor:

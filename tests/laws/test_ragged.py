@@ -14,10 +14,12 @@ from tests.laws.models import (
     assert_same_gradients,
     assert_same_state,
     build,
+    carried,
     functional,
     gradients,
     over,
     random_segments,
+    row_of,
 )
 
 LENGTHS = torch.tensor([[4, 2, 0, 1], [1, 0, 3, 4], [3, 4, 2, 0]])  # segments × rows
@@ -43,9 +45,9 @@ def test_the_gradient_of_a_ragged_batch_is_the_sum_of_its_rows_alone(config, pad
     together, losses, expected = read_together(model, padding), [], []
     for row in range(ROWS):
         alone = read_alone(model, padding, row)
-        expected.append(functional(*(logits for logits, _ in alone), alone[-1][1].memory))
+        expected.append(functional(*(logits for logits, _ in alone), *carried(alone[-1][1])))
         logits = [existing(output.logits, number, row, padding) for number, output in enumerate(together)]
-        losses.append(functional(*logits, together[-1].state.memory[row : row + 1]))
+        losses.append(functional(*logits, *carried(row_of(together[-1].state, row))))
     assert_same_gradients(gradients(sum(losses), model), gradients(sum(expected), model))
 
 
@@ -58,7 +60,7 @@ def test_what_stands_in_the_padding_changes_nothing(config, padding):
         for row in range(ROWS):
             logits = (existing(outputs[number].logits, number, row, padding) for outputs in (one, other))
             assert torch.equal(*logits)
-        assert torch.equal(one[number].state.memory, other[number].state.memory)
+        assert_same(carried(one[number].state), carried(other[number].state), tolerance=0)
         assert_same_state(one[number].state, other[number].state)
 
 
@@ -113,8 +115,3 @@ def existing(batch: Tensor, segment: int, row: int, padding: str) -> Tensor:
     length = int(LENGTHS[segment, row])
     place = slice(0, length) if padding == "right" else slice(LENGTH - length, LENGTH)
     return batch[row : row + 1, place]
-
-
-def row_of(state: State, row: int) -> State:
-    rows = slice(row, row + 1)
-    return State(state.memory[rows], tuple(layer[rows] for layer in state.cache), state.cached[rows])

@@ -14,12 +14,14 @@ from tests.laws.models import (
     assert_same_gradients,
     assert_same_state,
     build,
+    carried,
     configuration,
     functional,
     gradients,
     over,
     random_segments,
     random_tokens,
+    row_of,
     run,
 )
 
@@ -43,8 +45,8 @@ def test_the_gradient_through_stepping_is_that_of_whole_segments(config):
         stepped, state = step_through(model, tokens, state, [1, 1, 2])
         logits.append(stepped)
     whole = run(model, segments)
-    expected = functional(*(output.logits for output in whole), whole[-1].state.memory)
-    assert_same_gradients(gradients(functional(*logits, state.memory), model), gradients(expected, model))
+    expected = functional(*(output.logits for output in whole), *carried(whole[-1].state))
+    assert_same_gradients(gradients(functional(*logits, *carried(state)), model), gradients(expected, model))
 
 
 @over(("transformer_xl", "transformer_xl_rmt", "memory_sees_cache"), STEPPABLE)
@@ -99,7 +101,7 @@ def test_a_row_that_turns_over_is_in_a_new_segment_and_the_others_are_not(config
     assert_same(logits, torch.cat([first.logits, second.logits[:, 3:]]))
     state = segment.close()
     for row, alone in enumerate((first, second)):
-        mine = State(state.memory[[row]], tuple(rows[[row]] for rows in state.cache), state.cached[[row]])
+        mine = row_of(state, row)
         assert_same_state(mine, alone.state)
 
 

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from rmt import ModelConfig, Output, SegmentModel
-from tests.laws.models import STEPPABLE, assert_same, build, over, random_segments, run
+from rmt import ModelConfig, Output, SegmentModel, State
+from tests.laws.models import STEPPABLE, assert_same, build, carried, over, random_segments, run
 
-WRITTEN = ("rmt", "transformer_xl_rmt", "cache_of_all_positions", "memory_sees_cache")
+WITH_READ_BLOCK = ("rmt", "transformer_xl_rmt", "cache_of_all_positions", "memory_sees_cache")
+WRITTEN = (*WITH_READ_BLOCK, "memory_in_layers", "memory_in_layers_with_cache")
 
 
 @over(WRITTEN)
@@ -13,23 +14,29 @@ def test_the_contents_of_the_write_block_change_the_next_memory_but_no_logits_of
     same, other = build(config), build(config)
     overwrite_write_block(other)
     ordinary, overwritten = second_segment(same, config), second_segment(other, config)
-    assert (overwritten.state.memory - ordinary.state.memory).abs().max() > 1e-3
+    assert difference(overwritten.state, ordinary.state) > 1e-3
     assert_same(overwritten.logits, ordinary.logits)
 
 
-@over(WRITTEN, STEPPABLE)
+@over(WITH_READ_BLOCK, STEPPABLE)
 def test_the_presence_of_the_write_block_changes_no_logits_of_its_segment(config):
     present = second_segment(build(config), config)
     absent = second_segment(build(without_write_block(config)), config)
-    assert (present.state.memory - absent.state.memory).abs().max() > 1e-3
+    assert difference(present.state, absent.state) > 1e-3
     assert_same(present.logits, absent.logits)
 
 
-@over(WRITTEN, ("relative-lm-rmt",))
+@over(WITH_READ_BLOCK, ("relative-lm-rmt",))
 def test_the_original_positions_let_the_presence_of_the_write_block_change_the_logits(config):
     present = second_segment(build(config), config)
     absent = second_segment(build(without_write_block(config)), config)
     assert (present.logits - absent.logits).abs().max() > 1e-6
+
+
+def difference(state: State, other: State) -> float:
+    """The largest difference of what memory hands on."""
+    pairs = zip(carried(state), carried(other), strict=True)
+    return max((mine - theirs).abs().max().item() for mine, theirs in pairs)
 
 
 def second_segment(model: SegmentModel, config: ModelConfig) -> Output:
