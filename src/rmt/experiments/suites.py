@@ -30,7 +30,7 @@ class Run(NamedTuple):
 
 
 def copies(data: str, steps: int) -> Iterator[Run]:
-    """Copy and reverse of 24 symbols, Fig. 4: five seeds of RMT, one of the others."""
+    """Copy and reverse of 24 symbols, Fig. 3: five seeds of RMT, one of the others."""
     for task, counts, budget in (("copy", (3, 6, 9), 1000), ("reverse", (2, 4, 6), 1500)):
         for count in counts:
             common = f"{task} --size paper --length 24 --segments {count} --steps {steps or budget}"
