@@ -80,11 +80,13 @@ def read_results(paths: Iterable[Path]) -> list[Result]:
                 raise ConfigError(
                     f"results {str(file)!r} cannot be read ({error}); name run folders or .jsonl files"
                 ) from None
-            if not all(
-                isinstance(one, dict) and {"config", "metrics", "value"} <= one.keys() for one in results
-            ):
+            if not all(map(is_result, results)):
                 raise ConfigError(f"{str(file)!r} holds no results of rmt; name run folders or .jsonl files")
     return results
+
+
+def is_result(record: object) -> bool:
+    return isinstance(record, dict) and {"config", "metrics", "value"} <= record.keys()
 
 
 def report(results: Iterable[Result]) -> str:
