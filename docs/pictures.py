@@ -76,7 +76,7 @@ def interventions(folder: Path) -> None:
     for name in ("copy", "reverse"):
         model, task, length = opened(folder / name)
         for change, effect in effects(model, task.split("test", 1000), length, before=1).items():
-            print(f"{name:8} {change:10} own {effect.own:.3f}  other {effect.other:.3f}")
+            print(f"{name:8} {change:10} input {effect.input:.3f}  previous {effect.previous_input:.3f}")
 
 
 def photograph(folder: Path) -> None:

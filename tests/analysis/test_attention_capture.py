@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rmt import SegmentModel
-from rmt.analysis.capture import SegmentAttention, capture, capture_mean, passing, place, rows
+from rmt.analysis.capture import SegmentAttention, capture, capture_mean, columns, passing, rows
 from rmt.core.spans import Spans
 from rmt.errors import ConfigError
 from tests.laws.models import HEADS, KINDS, LAYERS, assert_same, build, configuration, over, random_tokens
@@ -84,7 +84,7 @@ def test_a_block_is_what_its_name_says():
     assert segment.block("write", "tokens")[0, 0].tolist() == [[31, 32, 33]]
     assert segment.block("tokens", "read")[0, 0].tolist() == [[9], [16], [23]]
     assert segment.block("read", "write")[0, 0].tolist() == [[6]]
-    assert (place(spans, "tokens"), rows(spans, "tokens")) == (slice(3, 6), slice(1, 4))
+    assert (columns(spans, "tokens"), rows(spans, "tokens")) == (slice(3, 6), slice(1, 4))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rmt.analysis.capture import Head, SegmentAttention, place, rows
+from rmt.analysis.capture import HeadIndex, SegmentAttention, columns, rows
 from rmt.analysis.operations import (
     OPERATIONS,
     all_lines,
@@ -33,7 +33,7 @@ def segment(*heads: dict[tuple[str, str], Tensor], spans: Spans = SPANS) -> Segm
     weights = torch.zeros(1, len(heads), spans.keys - spans.cache, spans.keys)
     for number, blocks in enumerate(heads):
         for (query, key), block in blocks.items():
-            weights[0, number, rows(spans, query), place(spans, key)] = block
+            weights[0, number, rows(spans, query), columns(spans, key)] = block
     return SegmentAttention(weights, spans, torch.zeros(spans.tokens), torch.zeros(spans.tokens))
 
 
@@ -45,7 +45,7 @@ def test_a_head_that_does_one_thing_is_found_and_named(operation, order):
     busy = {OPERATIONS[operation]: block}
     found = best(findings([segment(idle, idle), segment(idle, busy)]), operation)
     assert found is not None
-    assert (found.operation, found.segment, found.head, found.order) == (operation, 1, Head(0, 1), order)
+    assert (found.operation, found.segment, found.head, found.order) == (operation, 1, HeadIndex(0, 1), order)
     assert found.mass == pytest.approx(1)
     for name in OPERATIONS:
         other = scores(segment(idle, busy), name)
@@ -105,7 +105,7 @@ def test_a_composition_picks_the_pair_that_belongs_together():
     writing = segment(idle, {("write", "tokens"): IDENTITY}, idle)
     reading = segment(idle, idle, {("tokens", "read"): REVERSAL})
     whole = composition(writing, reading)
-    assert (whole.writer, whole.reader) == (Head(0, 1), Head(0, 2))
+    assert (whole.writer, whole.reader) == (HeadIndex(0, 1), HeadIndex(0, 2))
 
 
 def test_a_composition_goes_through_what_the_middle_did_to_the_slots():

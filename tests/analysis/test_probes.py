@@ -128,10 +128,10 @@ def test_effects_of_a_perfect_memory_are_what_they_must_be():
     mask = (torch.arange(6) >= 3).expand(4, -1)
     targets = torch.cat([source, source], dim=1)
     found = effects(Recorder(), Batch(tokens, targets, mask, mask), 3, before=1)
-    assert (found["untouched"].own, found["swapped"].other) == (1, 1)
-    assert found["swapped"].own < 0.5
-    assert found["shuffled"].own < 0.8
-    assert found["ablated"].own < 0.8
+    assert (found["untouched"].input, found["swapped"].previous_input) == (1, 1)
+    assert found["swapped"].input < 0.5
+    assert found["shuffled"].input < 0.8
+    assert found["ablated"].input < 0.8
 
 
 @pytest.mark.parametrize("before", [0, 3])

@@ -97,11 +97,11 @@ def test_transformer_xl_reads_its_cache_in_order():
 def test_shuffling_memory_destroys_the_answer_and_swapping_it_swaps_the_answers(name):
     model, task, length, _ = stored(name)
     found = effects(model, task.split("test", 200), length, before=1)
-    assert found["untouched"].own > 0.98
-    assert found["shuffled"].own < 0.5
-    assert found["ablated"].own < CHANCE + 0.05
-    assert found["swapped"].other > 0.98
-    assert found["swapped"].own < CHANCE + 0.05
+    assert found["untouched"].input > 0.98
+    assert found["shuffled"].input < 0.5
+    assert found["ablated"].input < CHANCE + 0.05
+    assert found["swapped"].previous_input > 0.98
+    assert found["swapped"].input < CHANCE + 0.05
 
 
 @pytest.mark.parametrize("name", RECURRENT)

@@ -52,9 +52,9 @@ def test_reading_what_was_written_is_reversed(segments):
 def test_its_answers_come_through_memory():
     model, task, length, _ = stored(AFTER_COPY)
     found = effects(model, task.split("test", 200), length, before=1)
-    assert found["untouched"].own > 0.98
-    assert found["shuffled"].own < 0.5
-    assert found["swapped"].other > 0.98
+    assert found["untouched"].input > 0.98
+    assert found["shuffled"].input < 0.5
+    assert found["swapped"].previous_input > 0.98
 
 
 def test_only_the_initial_memory_has_a_rate_of_its_own():

@@ -1,18 +1,21 @@
-"""`rmt reproduce`: a comparison is a list of commands that exist, run side by side, never twice."""
+"""`rmt reproduce`: the runs of a comparison side by side, never twice, each also a command of its own."""
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 import pytest
 
 import rmt as package
+from rmt.config import to_dict, write_yaml
 from rmt.experiments import suites
+from rmt.experiments.recipe import resolve
 from rmt.experiments.suites import SUITES, Run
-from tests.cli.command import TINY, rmt
+from tests.cli.command import rmt
+from tests.experiments.tiny import echo
 
 TEXT = "It was the best of times, it was the worst of times. " * 40
-ECHO = f"tests.train.runs:Echo {TINY} --threads 1"
 
 
 @pytest.fixture
@@ -20,33 +23,37 @@ def comparison(monkeypatch):
     """A comparison of two runs of a second each."""
     places = (Path(package.__file__).parents[1], Path(__file__).parents[2])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, places)))
-    runs = [Run("first", f"{ECHO} --seed 0"), Run("second", f"{ECHO} --seed 1")]
+    runs = [Run("first", echo(seed=0)), Run("second", echo(seed=1))]
     monkeypatch.setitem(suites.SUITES, "text", lambda data, steps: iter(runs))
     return runs
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_every_run_of_a_comparison_is_a_command_that_can_be_given(capsys, tmp_path, name):
+def test_a_run_is_listed_as_the_command_that_trains_with_its_settings(capsys, name):
     Path("enwik8.txt").write_text(TEXT)
     data = "enwik8.txt" if name == "text" else ""
     runs = list(SUITES[name](data, 7))
-    assert len({run.name for run in runs}) == len(runs)
-    assert all(len(run.name) < 60 for run in runs)
-    for run in runs[:: max(1, len(runs) // 12)]:
-        arguments = run.arguments.replace("--batch 64", "--batch 2")
-        answer = rmt(capsys, f"train {arguments} --print_config")
+    option = f"--data {data} " if data else ""
+    lines = rmt(capsys, f"reproduce {name} {option}--steps 7 --device cpu --list").out.splitlines()
+    for run, line in list(zip(runs, lines, strict=True))[:: max(1, len(runs) // 12)]:
+        answer = rmt(capsys, f"{line.removeprefix('rmt ')} --print_config")
         assert answer.code == 0, answer.err
-        assert "steps: 7" in answer.out
+        assert answer.out == write_yaml(to_dict(resolve(run.over({"device": "cpu"}).settings)))
+
+
+def test_a_listed_command_can_be_pasted_into_a_shell(capsys):
+    lines = rmt(capsys, "reproduce text --data it's.txt --list").out.splitlines()
+    assert all("it's.txt" in shlex.split(line) for line in lines)
 
 
 def test_a_run_that_fails_says_why_and_the_others_are_not_trained_again(capsys, comparison):
-    comparison[0] = Run("first", f"{ECHO} --segments 77")
+    comparison[0] = comparison[0].over({"task": {"segments": 77}})
     answer = rmt(capsys, "reproduce text --workers 2 --device cpu --out runs")
     assert answer.code == 1
     assert "first  rmt: segments=77 does not fit" in answer.out
     assert "second  accuracy" in answer.out
     written = Path("runs/second/result.json").stat().st_mtime_ns
-    comparison[0] = Run("first", f"{ECHO} --seed 0")
+    comparison[0] = comparison[0].over({"task": {"segments": 3}})
     answer = rmt(capsys, "reproduce text --workers 2 --device cpu --out runs")
     assert answer.code == 0, answer.out + answer.err
     assert "first  accuracy" in answer.out

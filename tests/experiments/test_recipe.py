@@ -24,6 +24,24 @@ def test_a_model_has_the_memory_and_the_cache_of_its_name(name, parts):
     assert model.memory.recurrent is model.memory.write is (name != "memory_transformer")
 
 
+@pytest.mark.parametrize(
+    ("settings", "cache"),
+    [
+        ({"preset": "transformer_xl_rmt", "recipe": "paper"}, 4 + 4),
+        ({"preset": "transformer_xl_rmt", "recipe": "paper", "model": {"memory": {"size": 3}}}, 4 + 3),
+        ({"preset": "transformer_xl_rmt", "model": {"cache": {"scope": "all"}}}, 4 + 4),
+        ({"preset": "transformer_xl_rmt"}, 4),
+        ({"preset": "transformer_xl_rmt", "recipe": "paper", "model": {"cache": {"scope": "tokens"}}}, 4),
+        ({"preset": "transformer_xl_rmt", "recipe": "paper", "model": {"cache": {"size": 6}}}, 6),
+        ({"preset": "transformer_xl", "recipe": "paper"}, 4),
+        ({"preset": "rmt", "recipe": "paper"}, 0),
+    ],
+)
+def test_a_cache_holds_a_segment_and_what_it_wrote_where_memory_states_are_cached(settings, cache):
+    config = resolve({"task": {"name": "copy", "length": 4, "segments": 3}, **settings})
+    assert config.model.cache.size == cache
+
+
 def test_the_paper_recipe_is_what_the_published_runs_did():
     config = resolve({**COPY, "recipe": "paper", "size": "paper"})
     assert (config.model.norm, config.model.dropout, config.model.memory.init) == ("post", 0.1, "identical")

@@ -11,7 +11,8 @@ from rmt.tasks.quadratic import CHARACTERS, Quadratic, Steps, draw_coefficients,
 from rmt.tasks.regions import hash_rows
 
 NUMBER = r"(-?\d+)"
-EQUATION = re.compile(r"(-?|-?\d+\*)x\^2([+-]\d+)\*x([+-]\d+)=0")
+EQUATION = re.compile(r"(-?|-?\d+\*)x\^2(?:([+-](?:\d+\*)?)x)?([+-]\d+)?=0")
+UNITS = {"": 1, "+": 1, "-": -1}
 DISCRIMINANT = re.compile(rf"D=(\d+)\^2-4\*1\*{NUMBER}={NUMBER}(?:=(\d+)\^2)?")
 ROOT = re.compile(rf"x=\({NUMBER}([+-])(\d+)\)/2={NUMBER}")
 
@@ -29,8 +30,12 @@ def rows(examples):
 
 
 def coefficients(text: str) -> tuple[int, int, int]:
-    leading, b, c = EQUATION.fullmatch(text).groups()
-    return int({"": "1", "-": "-1"}.get(leading, leading.rstrip("*"))), int(b), int(c)
+    leading, b, c = (group and group.rstrip("*") for group in EQUATION.fullmatch(text).groups())
+    return (
+        UNITS[leading] if leading in UNITS else int(leading),
+        0 if b is None else UNITS[b] if b in UNITS else int(b),
+        int(c or 0),
+    )
 
 
 def test_the_worked_example_with_roots():
@@ -72,10 +77,33 @@ def test_a_double_root_is_one_answer():
 
 @pytest.mark.parametrize(
     ("factor", "b", "c", "text"),
-    [(1, 0, -4, "x^2+0*x-4=0"), (-1, 1, 0, "-x^2-1*x+0=0"), (5, 0, 0, "5*x^2+0*x+0=0")],
+    [
+        (1, 0, -4, "x^2-4=0"),
+        (-1, 1, 0, "-x^2-x=0"),
+        (1, 1, -2, "x^2+x-2=0"),
+        (5, 0, 0, "5*x^2=0"),
+        (1, 2, 1, "x^2+2*x+1=0"),
+        (-1, -2, 1, "-x^2+2*x-1=0"),
+        (10, 1, 0, "10*x^2+10*x=0"),
+    ],
 )
-def test_zero_and_unit_coefficients_are_written_out_except_before_the_square(factor, b, c, text):
+def test_a_term_of_coefficient_zero_is_left_out_and_one_is_a_sign_alone(factor, b, c, text):
     assert solve(factor, b, c).equation == text
+
+
+@pytest.mark.parametrize(
+    ("factor", "b", "c", "canonical", "discriminant"),
+    [
+        (2, 1, 0, "x^2+x=0", "D=1^2-4*1*0=1=1^2"),
+        (3, 0, -4, "x^2-4=0", "D=0^2-4*1*-4=16=4^2"),
+        (-3, 0, 1, "x^2+1=0", "D=0^2-4*1*1=-4"),
+    ],
+)
+def test_the_canonical_form_leaves_out_the_same_but_the_discriminant_writes_every_number(
+    factor, b, c, canonical, discriminant
+):
+    steps = solve(factor, b, c)
+    assert (steps.canonical, steps.discriminant) == (canonical, discriminant)
 
 
 def test_characters_have_the_ids_of_the_original_data():
@@ -157,11 +185,17 @@ def test_the_answer_is_exactly_the_last_slot(examples):
     assert np.flatnonzero(examples.answer[0]).tolist() == list(range(149, 179))
 
 
-def test_the_original_metric_counts_the_last_thirty_targets_as_a_whole():
+def test_the_original_metric_counts_the_last_thirty_targets_as_far_as_they_are_trained():
     task = Quadratic()
     window = task.original_answer(task.fresh(2, index=0, seed=0))
-    assert [torch.nonzero(row).ravel().tolist() for row in window] == [list(range(150, 180))] * 2
+    assert [torch.nonzero(row).ravel().tolist() for row in window] == [list(range(150, 179))] * 2
     assert task.original_exact
+
+
+def test_what_nothing_trains_cannot_make_an_answer_wrong_by_the_original_metric():
+    task = Quadratic()
+    batch = task.fresh(8, index=0, seed=0)
+    assert not (task.original_answer(batch) & ~batch.loss_mask).any()
 
 
 def test_the_task_has_the_sizes_of_the_original_data():
@@ -175,7 +209,20 @@ def test_a_split_holds_every_equation_once():
     assert len(np.unique(hash_rows(tokens))) == len(tokens) == 10_000
 
 
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_every_part_of_a_split_has_the_splits_share_of_equations_without_roots(split):
+    batch = Quadratic().split(split)
+    rootless = (batch.tokens[:, 150] == 0).double()  # their answer is empty
+    for part in rootless.chunk(5):
+        deviation = (rootless.mean() * (1 - rootless.mean()) / len(part)).sqrt()
+        assert abs(part.mean() - rootless.mean()) < 3 * deviation
+
+
 def test_rendering_joins_the_steps_and_leaves_out_empty_ones_at_the_end():
     with_roots, without = solve(1, 0, -4), solve(1, 0, 4)
     assert Quadratic().render(encode([with_roots])[0]) == "; ".join(with_roots)
-    assert Quadratic().render(encode([without])[0]) == "x^2+0*x+4=0; x^2+0*x+4=0; D=0^2-4*1*4=-16"
+    assert Quadratic().render(encode([without])[0]) == "x^2+4=0; x^2+4=0; D=0^2-4*1*4=-16"
+
+
+def test_the_data_are_version_two():
+    assert Quadratic().version == 2

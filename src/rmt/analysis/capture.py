@@ -14,7 +14,7 @@ from rmt.core.spans import Spans
 from rmt.errors import ConfigError
 
 
-class Cell(Protocol):
+class AttentionModel(Protocol):
     """What can be looked into: any segment model that tells its attention and its spans."""
 
     def initial_state(self, batch: int) -> Any: ...
@@ -30,11 +30,11 @@ class SegmentAttention(NamedTuple):
     weights: Tensor  # (N, H, Q, K)
     spans: Spans
     tokens: Tensor  # (L,)
-    predicted: Tensor  # (L,) the likeliest next token at each place, given those before; (0,) = predicts none
+    predicted: Tensor  # (L,) the likeliest next token at each position, from those before; (0,) = none
 
     def block(self, query: str, key: str) -> Tensor:
         """How one span looks at another, such as `block("write", "tokens")`: (N, H, rows, columns)."""
-        return self.weights[:, :, rows(self.spans, query), place(self.spans, key)]
+        return self.weights[:, :, rows(self.spans, query), columns(self.spans, key)]
 
     def labels(self, words: Sequence[str]) -> list[str]:
         """What stands at each query: memory by its slots, tokens by their `words`, such as a tokenizer's."""
@@ -52,7 +52,7 @@ class SegmentBatch(NamedTuple):
     predicted: Tensor  # (B, L)
 
 
-def capture(model: Cell, tokens: Tensor, length: int | None = None) -> list[SegmentAttention]:
+def capture(model: AttentionModel, tokens: Tensor, length: int | None = None) -> list[SegmentAttention]:
     """The attention of every segment of one sequence (T,), in segments of `length` tokens.
 
     A model that cuts its texts itself takes no length: `capture(rmt.hf.AttentionView(model), tokens)`.
@@ -67,7 +67,7 @@ def capture(model: Cell, tokens: Tensor, length: int | None = None) -> list[Segm
     ]
 
 
-def capture_mean(model: Cell, tokens: Tensor, length: int | None = None) -> list[SegmentAttention]:
+def capture_mean(model: AttentionModel, tokens: Tensor, length: int | None = None) -> list[SegmentAttention]:
     """The same for sequences (B, T), the attention averaged over them: what a head does whatever is read.
 
     Tokens and predictions are those of the first sequence.
@@ -79,7 +79,7 @@ def capture_mean(model: Cell, tokens: Tensor, length: int | None = None) -> list
 
 
 @torch.no_grad()
-def passing(model: Cell, tokens: Tensor, length: int | None = None) -> Iterator[SegmentBatch]:
+def passing(model: AttentionModel, tokens: Tensor, length: int | None = None) -> Iterator[SegmentBatch]:
     """One segment after the other of a batch (B, T); nothing of it stays but what the caller keeps."""
     segments, state = cut(model, tokens, length), model.initial_state(len(tokens))
     for segment in segments:
@@ -95,20 +95,20 @@ def cut(model: Any, tokens: Tensor, length: int | None) -> Sequence[Tensor]:
         raise ConfigError(
             f"length={length} and tokens of shape {tuple(tokens.shape)} make no segment; give at least 1 each"
         )
-    own, name = getattr(model, "segments", None), type(model).__name__
+    cut_by_model, name = getattr(model, "segments", None), type(model).__name__
     if not hasattr(model, "spans"):
         raise ConfigError(
             f"{name} tells no spans; if it is a wrapped model, give rmt.hf.AttentionView(model)"
         )
-    if own is None and length is None:
+    if cut_by_model is None and length is None:
         raise ConfigError(f"{name} does not cut texts itself; give the length of a segment")
-    if own is not None and length is not None:
+    if cut_by_model is not None and length is not None:
         raise ConfigError(f"length={length} has no effect, {name} cuts texts itself; leave it out")
-    segments: Sequence[Tensor] = tokens.split(length, dim=1) if own is None else own(tokens)
+    segments: Sequence[Tensor] = cut_by_model(tokens) if cut_by_model else tokens.split(length, dim=1)
     return segments
 
 
-def place(spans: Spans, name: str) -> slice:
+def columns(spans: Spans, name: str) -> slice:
     """Where a span lies on the axis of the keys."""
     number = Spans._fields.index(name)
     start = sum(spans[:number])
@@ -117,10 +117,10 @@ def place(spans: Spans, name: str) -> slice:
 
 def rows(spans: Spans, name: str) -> slice:
     """Where a span lies among the queries, which have no cache."""
-    return place(spans._replace(cache=0), name)
+    return columns(spans._replace(cache=0), name)
 
 
-class Head(NamedTuple):
+class HeadIndex(NamedTuple):
     """A head by its numbers, counted from 0."""
 
     layer: int

@@ -1,4 +1,4 @@
-"""The memory explorer: the attention of a model on some examples as one page that needs nothing else."""
+"""The memory explorer: the attention of a model on a few examples as one page that needs nothing else."""
 
 # N layers · H heads · Q queries · K keys · C cache · T tokens of all segments
 
@@ -38,35 +38,36 @@ def explore(
 ) -> str:
     """The page for a model reading some examples in segments of `length` tokens."""
     captured = [capture(model, example.tokens, length) for example in examples]
-    told = [
+    examples_data = [
         {
             "name": example.name,
             "segments": segments_data(model, segments, example, words),
-            "findings": [finding_data(found, segments[found.segment]) for found in clearest(segments)],
+            "findings": [finding_data(finding, segments[finding.segment]) for finding in clearest(segments)],
         }
         for example, segments in zip(examples, captured, strict=True)
     ]
     layers, heads = captured[0][0].weights.shape[:2]
-    data = {"title": title, "facts": list(facts), "layers": layers, "heads": heads, "examples": told}
+    data = {"title": title, "facts": list(facts), "layers": layers, "heads": heads, "examples": examples_data}
     return assemble(data | {"diagonal": DIAGONAL, "operations": OPERATIONS})
 
 
 def clearest(segments: Sequence[SegmentAttention]) -> list[Finding]:
     """The best head of each operation that the model can do."""
-    found = findings(segments)
-    return [one for name in OPERATIONS if (one := best(found, name)) is not None]
+    all_findings = findings(segments)
+    strongest = (best(all_findings, name) for name in OPERATIONS)
+    return [finding for finding in strongest if finding is not None]
 
 
-def finding_data(found: Finding, segment: SegmentAttention) -> Data:
-    """A finding, and the place of the page that shows it: its first row, and what that looks at most."""
-    query, _ = OPERATIONS[found.operation]
+def finding_data(finding: Finding, segment: SegmentAttention) -> Data:
+    """A finding, and where the page shows it: its first row, and what that looks at most."""
+    query, _ = OPERATIONS[finding.operation]
     row = rows(segment.spans, query).start
-    place = {"row": row, "column": int(segment.weights[found.head][row].argmax())}
+    cell = {"row": row, "column": int(segment.weights[finding.head][row].argmax())}
     return {
-        "operation": found.operation,
-        "mass": round(found.mass, 3),
-        "order": found.order,
-        "to": {"segment": found.segment, **found.head._asdict(), **place},
+        "operation": finding.operation,
+        "mass": round(finding.mass, 3),
+        "order": finding.order,
+        "to": {"segment": finding.segment, **finding.head._asdict(), **cell},
     }
 
 
@@ -74,25 +75,25 @@ def segments_data(
     model: Any, segments: Sequence[SegmentAttention], example: Example, words: Sequence[str]
 ) -> list[Data]:
     """Every segment as the page reads it."""
-    length, told = len(segments[0].tokens), []
+    length, data = len(segments[0].tokens), list[Data]()
     cached: list[str] = []
     columns = (example.targets.split(length), example.wanted.split(length))
     for segment, targets, wanted in zip(segments, *columns, strict=True):
         size = segment.spans.cache
-        told.append(
+        data.append(
             {
                 "spans": list(segment.spans),
                 "tokens": spelled(segment.tokens, words),
                 "predicted": spelled(segment.predicted, words),
                 "targets": spelled(targets, words),
-                "wanted": [int(one) for one in wanted],
+                "wanted": [int(position) for position in wanted],
                 "cache": ([""] * size + cached)[-size:] if size else [],
                 "weights": pack(segment.weights),
                 "scores": scores_data(segment),
             }
         )
         cached += kept(model, segment, words) if size else []
-    return told
+    return data
 
 
 def kept(model: Any, segment: SegmentAttention, words: Sequence[str]) -> list[str]:
@@ -110,8 +111,8 @@ def spelled(tokens: Tensor, words: Sequence[str]) -> list[str]:
 def scores_data(segment: SegmentAttention) -> Data:
     """Each operation's scores for every head, head after head."""
     return {
-        name: [[round(value, 3) for value in head] for head in torch.stack(found, -1).flatten(0, 1).tolist()]
-        for name, found in operations(segment).items()
+        name: [[round(value, 3) for value in head] for head in torch.stack(scores, -1).flatten(0, 1).tolist()]
+        for name, scores in operations(segment).items()
     }
 
 
@@ -137,7 +138,7 @@ def assemble(data: Data) -> str:
         "data": harmless(json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)),
     }
     template = (PAGE / "explorer.html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
 
 
 def checksum(text: str) -> str:

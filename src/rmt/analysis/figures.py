@@ -1,6 +1,6 @@
 """Pictures of memory at work, as PNG or SVG (matplotlib): the paper's Fig. 6 and Fig. 9, and a timeline."""
 
-# N layers · H heads · Q queries · K keys · S segments · P places of the source
+# N layers · H heads · Q queries · K keys · S segments · P positions of the source
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from rmt.analysis.capture import Head, SegmentAttention
+from rmt.analysis.capture import HeadIndex, SegmentAttention
 from rmt.analysis.operations import best, findings
 from rmt.analysis.probes import Decoded
 from rmt.core.spans import Spans
@@ -26,7 +26,7 @@ class Picture(NamedTuple):
     """One head in one segment, to be drawn whole."""
 
     segment: SegmentAttention
-    head: Head
+    head: HeadIndex
     title: str
     words: Sequence[str] = ()  # labels of the tokens; none = their numbers
 
@@ -69,11 +69,11 @@ def compression(compressed: Sequence[SegmentAttention], mixed: Sequence[SegmentA
 
 def clearest(segments: Sequence[SegmentAttention], operation: str, title: str, first: int = 0) -> Picture:
     """The head that does an operation most clearly, in any segment from number `first` on."""
-    found = best(findings(segments[first:]), operation)
-    if found is None:
+    finding = best(findings(segments[first:]), operation)
+    if finding is None:
         raise ConfigError(f"operation={operation!r} cannot be drawn: this model has no spans for it")
-    where = f"segment {first + found.segment + 1}, {found.head}"
-    return Picture(segments[first + found.segment], found.head, f"{title}\n{where}")
+    number = first + finding.segment
+    return Picture(segments[number], finding.head, f"{title}\nsegment {number + 1}, {finding.head}")
 
 
 def draw_maps(pictures: Sequence[Picture], path: Path, columns: int = 3) -> None:
@@ -124,7 +124,7 @@ def draw_map(axis: Any, picture: Picture) -> None:
 
 def labels_of(spans: Spans, words: Sequence[str]) -> list[str]:
     """A label for each key: numbers of slots, tokens as they are spelled."""
-    tokens = list(words) or [str(place + 1) for place in range(spans.tokens)]
+    tokens = list(words) or [str(position + 1) for position in range(spans.tokens)]
     slots = [str(slot + 1) for slot in range(max(spans.read, spans.write))]
     return ["·"] * spans.cache + slots[: spans.read] + tokens + slots[: spans.write]
 
@@ -142,7 +142,7 @@ def write_and_read(
     written: SegmentAttention, read: SegmentAttention, words: tuple[Sequence[str], Sequence[str]], path: Path
 ) -> None:
     """The paper's Fig. 6 in small: one segment written into memory, a later one read from it."""
-    writer, reader = (clearest([one], name, "").head for one, name in ((written, "write"), (read, "read")))
+    writer, reader = clearest([written], "write", "").head, clearest([read], "read", "").head
     slots = [str(slot + 1) for slot in range(written.spans.write)]
     draw(
         [

@@ -1,6 +1,6 @@
 """What a head does with memory, by name: scores of its attention between spans (the paper's Fig. 6)."""
 
-# N layers · H heads · R rows · C columns · W places on the finer side · O offsets · M memory · L tokens
+# N layers · H heads · R rows · C columns · W positions on the finer side · O offsets · M memory · L tokens
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rmt.analysis.capture import Head, SegmentAttention
+from rmt.analysis.capture import HeadIndex, SegmentAttention
 
 # name: (who looks, at whom); information flows the other way
 OPERATIONS = {
@@ -76,12 +76,13 @@ def diagonal(share: Tensor) -> Tensor:
 def all_lines(rows: int, columns: int) -> Tensor:
     """Which cells every straight line from the upper left to the lower right passes: (O, R, C), 0 or 1."""
     fine = max(rows, columns)
-    place = torch.arange(fine)
-    row = F.one_hot(place * rows // fine, rows)  # (W, R) the row of every place
-    column = F.one_hot(place * columns // fine, columns)  # (W, C)
+    position = torch.arange(fine)
+    row = F.one_hot(position * rows // fine, rows)  # (W, R) the row of every position
+    column = F.one_hot(position * columns // fine, columns)  # (W, C)
     lines = []
     for offset in range(1 - fine, fine):
-        moved = column.roll(-offset, 0) * ((place + offset >= 0) & (place + offset < fine))[:, None]
+        inside = (position + offset >= 0) & (position + offset < fine)
+        moved = column.roll(-offset, 0) * inside[:, None]
         lines.append((row.T @ moved).clamp(max=1))
     return torch.stack(lines)
 
@@ -99,7 +100,7 @@ class Finding(NamedTuple):
 
     operation: str
     segment: int
-    head: Head
+    head: HeadIndex
     mass: float
     straight: float
     reversed: float
@@ -120,32 +121,36 @@ class Finding(NamedTuple):
 
 def findings(segments: Sequence[SegmentAttention]) -> list[Finding]:
     """Every head's every operation in every segment, strongest first."""
-    found = [
+    unsorted = [
         Finding(name, number, head, *(float(score[head]) for score in all_scores))
         for number, segment in enumerate(segments)
         for name, all_scores in operations(segment).items()
         for head in heads(segment)
     ]
-    return sorted(found, key=lambda one: -one.strength)
+    return sorted(unsorted, key=lambda finding: -finding.strength)
 
 
-def heads(segment: SegmentAttention) -> list[Head]:
+def heads(segment: SegmentAttention) -> list[HeadIndex]:
     layers, count = segment.weights.shape[:2]
-    return [Head(layer, head) for layer in range(layers) for head in range(count)]
+    return [HeadIndex(layer, head) for layer in range(layers) for head in range(count)]
 
 
-def best(found: Iterable[Finding], operation: str, segment: int | None = None) -> Finding | None:
+def best(all_findings: Iterable[Finding], operation: str, segment: int | None = None) -> Finding | None:
     """The strongest head of an operation, in one segment or any; none where nobody can do it."""
-    fitting = (one for one in found if one.operation == operation and segment in (None, one.segment))
-    return max(fitting, key=lambda one: one.strength, default=None)
+    fitting = (
+        finding
+        for finding in all_findings
+        if finding.operation == operation and segment in (None, finding.segment)
+    )
+    return max(fitting, key=lambda finding: finding.strength, default=None)
 
 
 class Composition(NamedTuple):
     """Which source token each later token gets to see through memory."""
 
     weights: Tensor  # (L, L): rows look at memory in the later segment, columns were written in the earlier
-    reader: Head
-    writer: Head
+    reader: HeadIndex
+    writer: HeadIndex
 
     @property
     def straight(self) -> float:
@@ -172,4 +177,5 @@ def composition(
     both = torch.einsum("rlm,wms->rwls", reading.flatten(0, 1), writing.flatten(0, 1))
     clear = torch.maximum(diagonal(both), diagonal(both.flip(-1)))  # (readers, writers)
     reader, writer = divmod(int(clear.argmax()), layers * count)
-    return Composition(both[reader, writer], Head(*divmod(reader, count)), Head(*divmod(writer, count)))
+    heads_of_line = (HeadIndex(*divmod(number, count)) for number in (reader, writer))
+    return Composition(both[reader, writer], *heads_of_line)

@@ -1,6 +1,6 @@
 """What memory holds and what hangs on it: linear decoding, interventions, gradients over time."""
 
-# B batch · T tokens of all segments · S segments · M memory · D width · P places of the source · V symbols
+# B batch · T tokens of all segments · S segments · M memory · D width · P positions of the source · V symbols
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Decoded(NamedTuple):
 @torch.no_grad()
 def memories(model: Any, tokens: Tensor, length: int) -> Tensor:
     """The memory that every segment of sequences (B, T) leaves behind: (S, B, M, D)."""
-    state, left = model.initial_state(len(tokens)), []
+    state, left_behind = model.initial_state(len(tokens)), []
     for segment in tokens.split(length, dim=1):
         state = model(segment, state).state
-        left.append(state.memory)
-    return torch.stack(left)
+        left_behind.append(state.memory)
+    return torch.stack(left_behind)
 
 
 def decode(memory: Tensor, symbols: Tensor) -> Decoded:
@@ -60,8 +60,8 @@ def linear_accuracy(inputs: Tensor, symbols: Tensor) -> Tensor:
     wanted = F.one_hot(symbols).to(seen).flatten(1)  # (B, P · V)
     fit, weight = seen[:half], RIDGE * seen[:half].square().mean().clamp_min(1e-12) * half
     gram = fit.T @ fit + weight * torch.eye(fit.shape[1]).to(fit)
-    found = seen[half:] @ torch.linalg.solve(gram, fit.T @ wanted[:half])
-    guessed = found.unflatten(1, (symbols.shape[1], -1)).argmax(-1)
+    scores = seen[half:] @ torch.linalg.solve(gram, fit.T @ wanted[:half])
+    guessed = scores.unflatten(1, (symbols.shape[1], -1)).argmax(-1)
     return (guessed == symbols[half:]).double().mean(0)
 
 
@@ -100,8 +100,8 @@ CHANGES: dict[str, Change] = {
 class Effect(NamedTuple):
     """What became of the answers: the share of characters that are right."""
 
-    own: float  # for the input itself
-    other: float  # for the input before it, whose memory it has got when memory is swapped
+    input: float  # for the input itself
+    previous_input: float  # for the input before it, whose memory it has got when memory is swapped
 
 
 class Resumed(NamedTuple):
@@ -137,13 +137,13 @@ def intervene(model: Any, batch: Batch, length: int, change: Change, before: int
 
 def effects(model: Any, batch: Batch, length: int, before: int) -> dict[str, Effect]:
     """What each change of the memory does to the answers that come after it."""
-    start, found = before * length, {}
+    start, effect_of = before * length, dict[str, Effect]()
     answer, targets = batch.answer[:, start:], batch.targets[:, start:]
     for name, change in CHANGES.items():
         predicted = intervene(model, batch, length, change, before)
-        own, other = (predicted == wanted for wanted in (targets, targets.roll(1, 0)))
-        found[name] = Effect(*(float(right[answer].double().mean()) for right in (own, other)))
-    return found
+        right = (predicted == wanted for wanted in (targets, targets.roll(1, 0)))
+        effect_of[name] = Effect(*(float(matches[answer].double().mean()) for matches in right))
+    return effect_of
 
 
 def memory_gradients(model: Any, segments: Sequence[Segment]) -> Tensor:
@@ -159,14 +159,16 @@ def memory_gradients(model: Any, segments: Sequence[Segment]) -> Tensor:
         entering.append(state.memory)
         output = model(segment.tokens, state)
         losses = F.cross_entropy(output.logits.transpose(1, 2), segment.targets, reduction="none")
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             (losses * segment.loss_mask).sum(),
             entering,
             retain_graph=True,
             allow_unused=True,
             materialize_grads=True,
         )
-        norms[row, : row + 1] = torch.stack([each.flatten(1).norm(dim=1).mean() for each in found])
+        norms[row, : row + 1] = torch.stack(
+            [gradient.flatten(1).norm(dim=1).mean() for gradient in gradients]
+        )
         state = output.state
     return norms
 
@@ -177,8 +179,9 @@ def reach(gradients: Tensor) -> Tensor:
     for distance in range(count):
         nearest = gradients.diagonal()[distance:]
         far = gradients.diagonal(-distance)
-        has = nearest > 0
-        shares.append((far[has] / nearest[has]).mean() if has.any() else nearest.new_zeros(()))
+        with_loss = nearest > 0
+        ratios = far[with_loss] / nearest[with_loss]
+        shares.append(ratios.mean() if len(ratios) else nearest.new_zeros(()))
     return torch.stack(shares)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from rmt.cli.arguments import command, one_of, parsed
 from rmt.errors import ConfigError
@@ -37,19 +40,35 @@ def main(argv: Sequence[str]) -> int:
             raise ConfigError(f"{name}={getattr(arguments, name)} must be at least {least}")
     if arguments.data and arguments.name != "text":
         raise ConfigError(f"data={arguments.data} has no effect on {arguments.name}; leave it out")
-    runs = list(SUITES[arguments.name](arguments.data, arguments.steps))
+    extra = {"device": arguments.device}
+    runs = [run.over(extra) for run in SUITES[arguments.name](arguments.data, arguments.steps)]
     if arguments.list:
-        print("\n".join(f"rmt train {run.arguments}" for run in runs))
+        print("\n".join(command_line(run.settings) for run in runs))
         return 0
     from rmt.experiments.report import report
     from rmt.experiments.reproduce import Ended, reproduce
 
     def heard(ended: Ended, left: int) -> None:
-        found = f"{ended.result['metric']} {ended.result['value']:.4f}" if ended.result else ended.said
-        print(f"{ended.run.name}  {found}  ({left} to go)", flush=True)
+        result = ended.result
+        outcome = f"{result['metric']} {result['value']:.4f}" if result else ended.last_line
+        print(f"{ended.run.name}  {outcome}  ({left} to go)", flush=True)
 
     folder = Path(arguments.out or f"runs/{arguments.name}")
-    extra = ["--device", arguments.device]
-    results = reproduce(runs, folder, extra, arguments.workers, arguments.seconds, heard)
+    results = reproduce(runs, folder, arguments.workers, arguments.seconds, heard)
     print(report(results))
     return 0 if len(results) == len(runs) else 1
+
+
+def command_line(settings: dict[str, Any]) -> str:
+    """The command that trains with these settings, by their dotted names."""
+    flags = [(f"--{name}", str(value)) for name, value in dotted(settings) if name != "task.name"]
+    return shlex.join(["rmt", "train", settings["task"]["name"], *chain(*flags)])
+
+
+def dotted(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as pairs of a dotted name and a value."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from dotted(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

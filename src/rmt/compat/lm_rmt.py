@@ -52,16 +52,16 @@ def load(
     """
     config = config_of(state_dict, cache, memory_sees_cache, write, tuple(cutoffs))
     model = SegmentModel(config).to(state_dict[EMBEDDING].dtype)
-    found = dict(renamed(state_dict))
-    for name, own in model.state_dict().items():
-        if not own.numel():
-            found[name] = own
-        elif name not in found:
+    tensors = dict(renamed(state_dict))
+    for name, parameter in model.state_dict().items():
+        if not parameter.numel():
+            tensors[name] = parameter
+        elif name not in tensors:
             raise CheckpointError(f"the state dict has no tensor for {name!r}: it is not whole")
-        elif found[name].shape != own.shape:
-            shapes = f"{tuple(found[name].shape)}, expected {tuple(own.shape)}"
+        elif tensors[name].shape != parameter.shape:
+            shapes = f"{tuple(tensors[name].shape)}, expected {tuple(parameter.shape)}"
             raise CheckpointError(f"the tensor for {name!r} has shape {shapes}: not the original layout")
-    model.load_state_dict(found)
+    model.load_state_dict(tensors)
     return model.eval()
 
 
@@ -105,13 +105,13 @@ def clusters_of(state_dict: Mapping[str, Tensor], cutoffs: tuple[int, ...]) -> t
         return cutoffs, 1
     if len(tables) != tails + 1:
         raise CheckpointError(f"{len(tables)} embedding tables for {tails} tail clusters: it is not whole")
-    found = tuple(accumulate(len(table) for table in tables[:-1]))
-    if cutoffs and cutoffs != found:
-        raise ConfigError(f"cutoffs={cutoffs} are not the checkpoint's, {found}; leave them out")
+    starts = tuple(accumulate(len(table) for table in tables[:-1]))
+    if cutoffs and cutoffs != starts:
+        raise ConfigError(f"cutoffs={cutoffs} are not the checkpoint's, {starts}; leave them out")
     widths = [table.shape[1] for table in tables]
     for div_val in range(2, widths[0] + 1):
         if widths == [widths[0] // div_val**cluster for cluster in range(len(widths))]:
-            return found, div_val
+            return starts, div_val
     raise CheckpointError(f"embedding tables {widths} wide: no div_val makes them; not the original layout")
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
+from typing import NamedTuple
 
 from rmt.analysis.capture import capture
 from rmt.analysis.examples import task_examples, words
@@ -36,13 +34,13 @@ def config(model: str, steps: int) -> RunConfig:
     )
 
 
-def the_task() -> tuple[Task, int]:
+def demonstrated_task() -> tuple[Task, int]:
     """The task of the demonstration and the length of its segments."""
     task = make_task("copy", length=LENGTH)
     return task, segment_length(task.total_length, SEGMENTS)
 
 
-class Worked(NamedTuple):
+class WorkedExample(NamedTuple):
     """One test example, segment by segment."""
 
     source: str
@@ -51,18 +49,18 @@ class Worked(NamedTuple):
     answers: dict[str, str]  # by model
 
 
-def work_example(folder: Path, models: tuple[str, ...] = MODELS) -> Worked:
+def work_example(folder: Path, models: tuple[str, ...] = MODELS) -> WorkedExample:
     """What each trained model answers to the first test example, generating freely."""
-    task, length = the_task()
+    task, length = demonstrated_task()
     batch = task.split("test", 1)
     answer = batch.answer[0]
     answers = {}
     for name in models:
         predicted = generate(load(folder / name), batch.tokens, batch.loss_mask, length)[0]
         answers[name] = task.render(predicted[answer].tolist())
-    return Worked(
+    return WorkedExample(
         source=task.render(batch.tokens[0, :LENGTH].tolist()),
-        segments=[task.render(part.tolist()) for part in batch.tokens[0].split(length)],
+        segments=[task.render(segment.tolist()) for segment in batch.tokens[0].split(length)],
         wanted=task.render(batch.targets[0][answer].tolist()),
         answers=answers,
     )
@@ -70,18 +68,18 @@ def work_example(folder: Path, models: tuple[str, ...] = MODELS) -> Worked:
 
 def picture(folder: Path) -> Path:
     """The trained RMT's attention while it writes the source and while it reads it back, as a PNG."""
-    task, length = the_task()
+    task, length = demonstrated_task()
     tokens = task.split("test", 1).tokens[0]
     first, second, *_ = capture(load(folder / "rmt"), tokens, length)
-    words: Any = tuple(task.render(part.tolist()).split() for part in torch.stack(tokens.split(length)[:2]))
+    wrote, reads = (task.render(segment.tolist()).split() for segment in tokens.split(length)[:2])
     path = folder / "memory.png"
-    write_and_read(first, second, words, path)
+    write_and_read(first, second, (wrote, reads), path)
     return path
 
 
 def explorer(folder: Path) -> Path:
     """The page that shows the trained RMT's memory at work on the first test examples."""
-    task, length = the_task()
+    task, length = demonstrated_task()
     examples = task_examples(task, "test", 1, 4)
     run = folder / "rmt"
     page = explore(load(run), examples, length, words(task), "rmt demo", facts(read_config(run)))

@@ -197,12 +197,17 @@ def sizes_of(given: Mapping[str, Any], recipe: str, size: str) -> Settings:
 
 
 def preset_settings(name: str, memory: int, length: int, settings: Settings) -> Settings:
-    """Memory and cache of one of the paper's models; the cache is as long as a segment."""
+    """Memory and cache of one of the paper's models; the cache holds a whole segment.
+
+    Where it keeps memory states beside tokens, these are a segment's tokens and what the segment wrote.
+    """
     has_memory, has_cache = PRESETS[name]
     carries = name != "memory_transformer"
+    chosen = merge({"memory": {"size": memory * has_memory}, "cache": {}}, settings.get("model", {}))
+    kept = chosen["memory"]["size"] if chosen["cache"].get("scope") == "all" else 0
     own: Settings = {
         "memory": {"size": memory * has_memory, "write": carries, "recurrent": carries},
-        "cache": {"size": length * has_cache},
+        "cache": {"size": (length + kept) * has_cache},
     }
     whole = merge(own, settings.get("model", {}))
     check_preset(name, whole["memory"]["size"], whole["cache"]["size"])

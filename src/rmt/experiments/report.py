@@ -14,7 +14,7 @@ from rmt.config import from_dict, to_dict
 from rmt.documents.report import HEADINGS as DOCUMENT_HEADINGS
 from rmt.documents.report import documents_table, is_documents
 from rmt.errors import ConfigError
-from rmt.experiments.paper import PUBLISHED, Cell
+from rmt.experiments.paper import PUBLISHED, PublishedCell
 from rmt.train.config import RunConfig
 
 HEADINGS = (
@@ -80,11 +80,13 @@ def read_results(paths: Iterable[Path]) -> list[Result]:
                 raise ConfigError(
                     f"results {str(file)!r} cannot be read ({error}); name run folders or .jsonl files"
                 ) from None
-            if not all(
-                isinstance(one, dict) and {"config", "metrics", "value"} <= one.keys() for one in results
-            ):
+            if not all(map(is_result, results)):
                 raise ConfigError(f"{str(file)!r} holds no results of rmt; name run folders or .jsonl files")
     return results
+
+
+def is_result(record: object) -> bool:
+    return isinstance(record, dict) and {"config", "metrics", "value"} <= record.keys()
 
 
 def report(results: Iterable[Result]) -> str:
@@ -147,13 +149,13 @@ def text_row(results: list[Result]) -> tuple[str, ...]:
 
 
 def settings_of(result: Result) -> str:
-    """The whole configuration but for what seeds and machines may differ in.
+    """The whole configuration and the version of its data, but for what seeds and machines may differ in.
 
     A setting that did not exist yet when the run was made has its default.
     """
     config = to_dict(from_dict(RunConfig, result["config"]))
-    kept = {key: value for key, value in config.items() if key not in INCIDENTAL}
-    return json.dumps(kept, sort_keys=True)
+    shared = {key: value for key, value in config.items() if key not in INCIDENTAL}
+    return json.dumps([shared, result.get("task_version", 1)], sort_keys=True)
 
 
 def seeds_of(results: list[Result]) -> int:
@@ -177,7 +179,7 @@ def group_of(result: Result) -> Group:
 
 
 def row(group: Group, results: list[Result]) -> tuple[str, ...]:
-    cell = Cell(group.task, group.segments, group.model, group.memory or group.cache)
+    cell = PublishedCell(group.task, group.segments, group.model, group.memory or group.cache)
     config = results[0]["config"]
     comparable = group.depth == "full" and config["size"] == "paper" and not config["task"]["options"]
     return (

@@ -1,8 +1,7 @@
-"""Many runs, some at a time, each a process of its own; what is finished is not done again."""
+"""Many runs, several at a time, each a process of its own; what is finished is not done again."""
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 import sys
 import time
@@ -10,60 +9,57 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rmt.config import write_yaml
 from rmt.experiments.suites import Run
 from rmt.train.folder import read_result
+from rmt.train.log import write_whole
 
-PAUSE = 0.2  # seconds between looks at the processes
+POLL_SECONDS = 0.2  # between looks at the processes
 
 
 class Ended(NamedTuple):
-    """A run that has a result, or has none."""
+    """A run whose process has ended, with a result or without."""
 
     run: Run
     result: dict[str, Any]
-    said: str  # its last line
+    last_line: str  # of its log
 
 
 def reproduce(
-    runs: Sequence[Run],
-    folder: Path,
-    extra: Sequence[str],
-    workers: int,
-    seconds: float,
-    heard: Callable[[Ended, int], None],
+    runs: Sequence[Run], folder: Path, workers: int, seconds: float, heard: Callable[[Ended, int], None]
 ) -> list[dict[str, Any]]:
     """Train `runs` in folders of `folder`, `workers` at a time; returns the results there are.
 
     After `seconds` what still runs is stopped; the same call goes on from its last checkpoint.
     """
-    waiting, going = list(runs), dict[Run, subprocess.Popen[str]]()
-    end, results = time.monotonic() + seconds, []
+    waiting, processes = list(runs), list[tuple[Run, subprocess.Popen[bytes]]]()
+    deadline, results = time.monotonic() + seconds, []
     try:
-        while (waiting or going) and time.monotonic() < end:
-            while waiting and len(going) < workers:
+        while (waiting or processes) and time.monotonic() < deadline:
+            while waiting and len(processes) < workers:
                 run = waiting.pop(0)
-                going[run] = start(run, folder, extra)
-            for run in [run for run, process in going.items() if process.poll() is not None]:
-                del going[run]
+                processes.append((run, start(run, folder)))
+            for run, process in [entry for entry in processes if entry[1].poll() is not None]:
+                processes.remove((run, process))
                 ended = Ended(run, read_result(folder / run.name), last_line(folder / f"{run.name}.log"))
                 results += [ended.result] if ended.result else []
-                heard(ended, len(waiting) + len(going))
-            time.sleep(PAUSE)
+                heard(ended, len(waiting) + len(processes))
+            time.sleep(POLL_SECONDS)
     finally:
-        for process in going.values():
+        for _, process in processes:
             process.kill()
             process.wait()
     return results
 
 
-def start(run: Run, folder: Path, extra: Sequence[str]) -> subprocess.Popen[str]:
-    """The process of a run, which writes what it says beside its folder."""
+def start(run: Run, folder: Path) -> subprocess.Popen[bytes]:
+    """The process of a run; its settings and its log lie beside its folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "rmt.cli.main", "train", *shlex.split(run.arguments), *extra]
+    settings = folder / f"{run.name}.yaml"
+    write_whole(settings, write_yaml(run.settings))
+    command = [sys.executable, "-m", "rmt.experiments.worker", str(settings)]
     with (folder / f"{run.name}.log").open("w") as log:
-        return subprocess.Popen(
-            [*command, "--out", str(folder / run.name)], stdout=log, stderr=subprocess.STDOUT, text=True
-        )
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
 
 def last_line(file: Path) -> str:

@@ -91,8 +91,12 @@ class Task(ABC):
         count = size if count is None else count
         if not 1 <= count <= size:
             raise ConfigError(f"count={count} of split {name!r} of task {self.name!r} must be 1 to {size}")
-        generator = np.random.default_rng([self.seed, list(self.sizes).index(name), 0])
-        return to_batch(self._collect(generator, home, count, expected=ROUND, unique=self.unique))
+        return to_batch(self.fixed(home, count))
+
+    def fixed(self, home: Region, count: int) -> Examples:
+        """The first `count` examples of the fixed set of a region, in the order of drawing."""
+        generator = np.random.default_rng([self.seed, list(self.sizes).index(home.split), 0])
+        return self._collect(generator, home, count, expected=ROUND, unique=self.unique)
 
     def fresh(self, size: int, index: int, seed: int) -> Batch:
         """Batch number `index` of an endless training stream: the same whenever it is asked for."""
