@@ -7,7 +7,16 @@ import pytest
 import torch
 
 # models are built in float64 there
-EXACT = {"laws", "nn", "evaluate", "infer", "analysis", "test_bptt.py", "test_truncated.py"}
+EXACT = {
+    "laws",
+    "nn",
+    "evaluate",
+    "infer",
+    "analysis",
+    "test_bptt.py",
+    "test_original_loop.py",
+    "test_truncated.py",
+}
 
 
 @pytest.fixture(autouse=True)

@@ -27,8 +27,8 @@ from rmt.text.lanes import Lanes
 from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from rmt.train.device import device_of
-from rmt.train.ensemble import require_stackable
-from rmt.train.stack import Stack
+from rmt.train.ensemble import require_stackable, updates_together
+from rmt.train.stack import StackedUpdater
 from rmt.train.trainer import Trainer
 
 BLOCKS = 5
@@ -118,10 +118,11 @@ def together(name: str, config: RunConfig, task: Task | Text, steps: int, seeds:
     require_stackable(config)
     asked = work(config, task)
     trainers = [Trainer(replace(config, seed=config.seed + seed), task) for seed in range(seeds)]
-    device, stack = trainers[0].fabric.device, Stack(trainers)
+    device = trainers[0].fabric.device
+    stacked = StackedUpdater([trainer.updater for trainer in trainers])
 
     def batch() -> int:
-        return len(stack.updates()[0])
+        return len(updates_together(trainers, stacked)[0])
 
     for _ in range(WARM_UP):
         batch()
