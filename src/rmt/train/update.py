@@ -58,7 +58,7 @@ class UpdateResult(NamedTuple):
     state: tuple[Tensor, ...]  # behind the segments
 
 
-class Score(NamedTuple):
+class SegmentScore(NamedTuple):
     """How a segment was predicted."""
 
     loss: Tensor  # summed, () or (K,)
@@ -126,12 +126,12 @@ class Updater(ABC):
         `inputs` are those of an update behind `total`.
         """
         segments = segments_of(kind, *inputs[:COLUMNS])
-        scores: list[Score] = []
+        scores: list[SegmentScore] = []
 
         def loss_of(index: int, output: Output) -> Tensor:
             segment = segments[index]
             loss = objective.loss(output, segment)
-            scores.append(Score(loss.detach(), objective.predictions(output, segment), segment))
+            scores.append(SegmentScore(loss.detach(), objective.predictions(output, segment), segment))
             if output.memory_loss is None:
                 return loss
             count = segment.loss_mask.sum((-2, -1))
