@@ -67,8 +67,8 @@ def test_spans_line_up_in_whole_and_ragged_segments(kind):
     assert torch.equal(torch.cat([segment.tokens for segment in captured]), random_tokens(TOTAL))
     for segment in captured:
         cache, read, tokens, write = segment.spans
-        config = model.config
-        assert (cache, read, write) == (config.cache.size, config.memory.size, model.memory.write_size)
+        memory = model.memory
+        assert (cache, read, write) == (model.config.cache.size, memory.read_size, memory.write_size)
         assert segment.weights.shape == (LAYERS, HEADS, read + tokens + write, cache + read + tokens + write)
         for query in ("read", "tokens", "write"):
             parts = [segment.block(query, key) for key in Spans._fields]

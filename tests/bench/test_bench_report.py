@@ -7,7 +7,16 @@ import pytest
 
 from rmt.bench.growth import Point
 from rmt.bench.measure import Row, Spread
-from rmt.bench.report import COLUMNS, Page, cells, draw_growth, draw_rows, sayings, write_growth, write_rows
+from rmt.bench.report import (
+    COLUMNS,
+    Page,
+    cells,
+    draw_growth,
+    draw_rows,
+    sentences_about,
+    write_growth,
+    write_rows,
+)
 from rmt.errors import ConfigError
 
 ROWS = [
@@ -54,7 +63,7 @@ def test_the_table_has_a_cell_for_every_column(page):
 
 
 def test_growth_says_what_a_further_segment_costs(page):
-    border, plain, recomputed = sayings(POINTS, 2**19)
+    border, plain, recomputed = sentences_about(POINTS, 2**19)
     assert "0.500 MiB" in border
     assert "0.00 ms + 10.00 ms per segment; no point is further than 0 %" in plain.replace("-0.00", "0.00")
     assert plain.endswith("adds 50.0 MiB.")
@@ -64,7 +73,7 @@ def test_growth_says_what_a_further_segment_costs(page):
 
 
 def test_one_point_has_no_line():
-    assert len(sayings(POINTS[:1], 1)) == 1
+    assert len(sentences_about(POINTS[:1], 1)) == 1
 
 
 def test_pictures_are_drawn(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from rmt.bench import growth as subject
-from rmt.bench.growth import Point, border_bytes, curves, growth, line
+from rmt.bench.growth import Point, border_bytes, curves, fit, growth
 from rmt.bench.measure import Spread
 from rmt.bench.text import made_text
 from rmt.errors import ConfigError
@@ -14,8 +14,8 @@ STEP = Spread(1.0, 1.0, 1.0)
 
 
 def test_a_straight_line_is_found_and_a_bend_is_told():
-    assert line([1, 2, 4, 8], [5.0, 7.0, 11.0, 19.0]) == pytest.approx((3.0, 2.0, 0.0), abs=1e-9)
-    assert line([1, 2, 4, 8], [1.0, 4.0, 16.0, 64.0]).error > 0.3
+    assert fit([1, 2, 4, 8], [5.0, 7.0, 11.0, 19.0]) == pytest.approx((3.0, 2.0, 0.0), abs=1e-9)
+    assert fit([1, 2, 4, 8], [1.0, 4.0, 16.0, 64.0]).error > 0.3
 
 
 def test_points_fall_into_curves():

@@ -188,20 +188,20 @@ def test_sliding_stored_replays_from_each_segments_own_incoming_state(kind, dept
 
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_sliding_latest_replays_from_the_newest_memory(kind, depth):
-    found = losses_while_learning(model_of(kind), depth, "latest")
+def test_sliding_latest_replays_from_the_newest_memory_with_each_segments_own_cache(kind, depth):
+    learned = losses_while_learning(model_of(kind), depth, "latest")
     model, expected = model_of(kind), []
-    caches = {0: model.initial_state(BATCH)}
-    newest = model.initial_state(BATCH).memory
+    incoming = {0: model.initial_state(BATCH)}
     for last in range(SEGMENTS):
-        first = max(0, last - depth)
-        state = State(newest if last == 0 else newest.detach(), caches[first].cache, caches[first].cached)
-        for index in range(first, last + 1):
+        state = incoming[last].detach() if last else incoming[0]
+        for index in range(max(0, last - depth), last + 1):
+            if index < last:
+                state = State(state.memory, incoming[index].cache, incoming[index].cached)
             output = model(segments()[index], state)
             state = output.state
-        caches[last + 1], newest = state, state.memory
+        incoming[last + 1] = state
         expected.append(learn(model, loss_of(last, output)))
-    assert_same(found, torch.stack(expected))
+    assert_same(learned, torch.stack(expected))
 
 
 def test_stored_and_latest_are_different_where_a_window_reaches_back():

@@ -12,11 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from rmt.train import ensemble
 from rmt.train.config import RunConfig
 from rmt.train.ensemble import Ensemble
 from rmt.train.loop import Loop
 from rmt.train.snapshots import snapshot
-from rmt.train.stack import Stack
+from rmt.train.stack import StackedUpdater
 from rmt.train.trainer import Trainer, Update
 from tests.laws.models import assert_same
 from tests.train.runs import Watcher, tiny, trainer_of
@@ -39,29 +40,30 @@ def trainers_of(config: RunConfig) -> list[Trainer]:
 
 
 @contextmanager
-def stacked(trainers: list[Trainer]) -> Iterator[Stack]:
-    stack = Stack(trainers)
-    yield stack
-    stack.release()
+def stacked(trainers: list[Trainer]) -> Iterator[StackedUpdater]:
+    updater = StackedUpdater([trainer.updater for trainer in trainers])
+    yield updater
+    updater.release()
 
 
-def updates_of(stack: Stack) -> list[Update]:
+def updates_of(trainers: list[Trainer], updater: StackedUpdater) -> list[Update]:
     """The updates from the next piece of data, those of all seeds at one step in a row."""
-    return [update for step in zip(*stack.updates(), strict=True) for update in step]
+    updates = ensemble.updates_together(trainers, updater)
+    return [update for step in zip(*updates, strict=True) for update in step]
 
 
 def updates_together(trainers: list[Trainer]) -> list[Update]:
-    with stacked(trainers) as stack:
-        return updates_of(stack)
+    with stacked(trainers) as updater:
+        return updates_of(trainers, updater)
 
 
 def assert_as_alone(config: RunConfig, batches: int) -> Tensor:
     """Losses, norms, weights and optimizer states of K seeds at once; returns the norms, (updates, K)."""
     alone, together = trainers_of(config), trainers_of(config)
     norms = []
-    with stacked(together) as stack:
+    with stacked(together) as updater:
         for _ in range(batches):
-            made = updates_of(stack)
+            made = updates_of(together, updater)
             expected = [list(trainer.updates()) for trainer in alone]
             for place, one in enumerate(made):
                 twin = expected[place % SEEDS][place // SEEDS]

@@ -129,7 +129,7 @@ def test_recorded_updates_equal_plain_ones(
         config = resolve(settings)
         trainer = Trainer(config, build_task(config.task))
         losses = [update.loss for _ in range(5) for update in trainer.updates()]
-        assert bool(trainer.update.recordings) == (compile == "auto")
+        assert bool(trainer.updater.recorder.recordings) == (compile == "auto")
         found[compile] = [torch.stack(losses), *trainer.model.state_dict().values()]
     for plain, fast in zip(found["off"], found["auto"], strict=True):
         torch.testing.assert_close(fast, plain, rtol=tolerance, atol=tolerance / 10)

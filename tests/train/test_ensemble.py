@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rmt.train.stack import read_each
+from rmt.train.stack import encode_each
 from tests.laws.models import assert_same
 from tests.train.runs import tiny, trainer_of
 from tests.train.seeds import (
@@ -90,12 +90,12 @@ def test_adaptive_softmax_with_capacities_or_with_too_few_of_them_is_that_of_eac
 
 
 @pytest.mark.filterwarnings("ignore")  # compiling warns of its own ways
-def test_a_compiled_reading_is_one_graph_and_changes_nothing():
+def test_a_compiled_encoding_is_one_graph_and_changes_nothing():
     config = double(task={"segments": 2})
     alone, together = trainers_of(config), trainers_of(config)
-    with stacked(together) as stack:
-        stack.reading = torch.compile(read_each, dynamic=False, fullgraph=True, backend="eager")
-        made = updates_of(stack)
+    with stacked(together) as updater:
+        updater.encode_segment = torch.compile(encode_each, dynamic=False, fullgraph=True, backend="eager")
+        made = updates_of(together, updater)
     for update, trainer in zip(made, alone, strict=True):
         (expected,) = trainer.updates()
         assert_same((update.loss, update.norm), (expected.loss, expected.norm), tolerance=1e-10)
@@ -110,14 +110,14 @@ def test_recorded_updates_of_seeds_are_those_of_each_alone(model, optimizer):
     settings = {"model": {**MODELS[model], "layers": 2}, "optimizer": {"name": optimizer}, "device": "cuda"}
     alone = trainers_of(double(compile="off", **settings))
     together = trainers_of(double(compile="auto", **settings))
-    with stacked(together) as stack:
+    with stacked(together) as updater:
         for _ in range(5):
-            for update, trainer in zip(updates_of(stack), alone, strict=True):
+            for update, trainer in zip(updates_of(together, updater), alone, strict=True):
                 (expected,) = trainer.updates()
                 tolerance = 1e-8 if optimizer == "adamw" else 1e-2  # Muon is in bfloat16 there
                 torch.testing.assert_close(update.loss, expected.loss, rtol=tolerance, atol=tolerance)
                 torch.testing.assert_close(update.norm, expected.norm, rtol=10 * tolerance, atol=tolerance)
-        assert stack.update.recordings
+        assert updater.recorder.recordings
 
 
 def test_mixed_precision_is_that_of_each_seed_alone_to_its_rounding():
@@ -140,9 +140,9 @@ def test_dropout_is_drawn_anew_for_every_seed():
 
 def test_no_gradient_is_left_behind_for_the_next_update():
     trainers = trainers_of(double())
-    with stacked(trainers) as stack:
-        updates_of(stack)
-        assert all(parameter.grad is None for parameter in stack.parameters.values())
+    with stacked(trainers) as updater:
+        updates_of(trainers, updater)
+        assert all(parameter.grad is None for parameter in updater.parameters.values())
 
 
 def test_a_trainer_that_is_released_goes_on_alone():

@@ -68,7 +68,7 @@ SETTINGS = {
 def test_two_processes_take_the_steps_of_one(name, strategy):
     config = config_of({**DOUBLE, **SETTINGS[name]})
     alone = trainer_of(config)
-    losses = [update.loss for _ in range(3) for update in alone.told(list(alone.updates()))]
+    losses = [update.loss for _ in range(3) for update in alone.to_host(list(alone.updates()))]
     in_two_processes(three_batches, config_of({**DOUBLE, **SETTINGS[name], "strategy": strategy}))
     found = load_file("weights")
     torch.testing.assert_close(found.pop("losses"), torch.tensor(losses), rtol=1e-9, atol=0)
@@ -78,7 +78,7 @@ def test_two_processes_take_the_steps_of_one(name, strategy):
 
 def three_batches(config: RunConfig) -> None:
     trainer = trainer_of(config)
-    losses = [update.loss for _ in range(3) for update in trainer.told(list(trainer.updates()))]
+    losses = [update.loss for _ in range(3) for update in trainer.to_host(list(trainer.updates()))]
     weights = snapshot(trainer).model
     if is_first():
         save_file({**weights, "losses": torch.tensor(losses)}, "weights")

@@ -30,9 +30,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def serve(trainer: Trainer, dtype: torch.dtype = torch.float64) -> Trainer:
     """As on a GPU."""
-    trainer.served = Served(trainer.model, dtype)
-    trainer.learner = trainer.learner._replace(served=trainer.served)
-    trainer.update.work = trainer.learner.work
+    trainer.updater.served = Served(trainer.model, dtype)
     return trainer
 
 
@@ -70,10 +68,10 @@ def test_updates_of_text_are_those_of_autograd(tmp_path) -> None:
 def test_updates_of_stacked_seeds_are_those_of_each_alone(name: str) -> None:
     config = double(**SETTINGS[name])
     alone, together = trainers_of(config), [serve(trainer) for trainer in trainers_of(config)]
-    with stacked(together) as stack:
-        assert stack.served is not None
+    with stacked(together) as updater:
+        assert updater.served is not None
         for _ in range(5):
-            for update, trainer in zip(updates_of(stack), alone, strict=True):
+            for update, trainer in zip(updates_of(together, updater), alone, strict=True):
                 (expected,) = trainer.updates()
                 assert_same((update.loss, update.norm), (expected.loss, expected.norm), tolerance=1e-10)
     for mine, theirs in zip(together, alone, strict=True):
@@ -114,10 +112,10 @@ def test_recorded_updates_on_a_gpu_are_the_plain_ones_to_their_rounding(position
         "device": "cuda",
     }
     fast, plain = (trainer_of(tiny(compile=way, **settings)) for way in ("record", "off"))
-    assert fast.served is not None
-    assert plain.served is None
+    assert fast.updater.served is not None
+    assert plain.updater.served is None
     for _ in range(6):
         for mine, theirs in zip(fast.updates(), plain.updates(), strict=True):
             torch.testing.assert_close(mine.loss, theirs.loss, rtol=1e-2, atol=1e-2)
             torch.testing.assert_close(mine.norm, theirs.norm, rtol=5e-2, atol=1e-2)
-    assert fast.update.recordings
+    assert fast.updater.recorder.recordings

@@ -17,6 +17,10 @@ class Window(NamedTuple):
     places: range  # segments, counted over all passes
     counted: list[int]  # those whose losses count
 
+    @property
+    def replayed(self) -> range:
+        return range(self.places.start, self.counted[0])
+
 
 def window_of(bptt: dict[str, Any], number: int) -> Window:
     """What update `number` is made of."""
@@ -32,7 +36,7 @@ class Twin:
 
     def __init__(self, trainer: Trainer, lanes: Tensor):
         self.model, self.config, self.lanes = trainer.model, trainer.config, lanes
-        self.bptt = {"schedule": self.config.bptt.schedule, "depth": self.config.bptt.depth}
+        self.bptt = vars(self.config.bptt)
         self.behind: dict[int, list[State]] = {}  # the states of all rows before a segment, cut
 
     def losses(self, number: int) -> tuple[Tensor, Tensor]:
@@ -42,6 +46,9 @@ class Twin:
         for row in range(BATCH):
             state = self.entering(window.places[0], row)
             for place in window.places:
+                if self.bptt["replay_from"] == "latest" and place in window.replayed and place > 0:
+                    stored = self.behind[place][row]
+                    state = State(state.memory, stored.cache, stored.cached)
                 if starts_anew(self.config.task.reset, place, row):
                     state = self.model.initial_state(1)
                 start = place % PASS * LENGTH
@@ -60,10 +67,8 @@ class Twin:
         """The state that a window starts from."""
         if place == 0:
             return self.model.initial_state(1)
-        state = self.behind[place][row]
-        if self.config.bptt.replay_from == "stored":
-            return state
-        return state.with_memory(self.behind[max(self.behind)][row].memory)
+        newest = max(self.behind)
+        return self.behind[place if self.bptt["replay_from"] == "stored" else newest][row]
 
     def memory_loss(self, write: Tensor) -> Tensor:
         """Minus the mean log-probability of the last token at the written memory, (1, M, D)."""

@@ -1,4 +1,4 @@
-"""The paper's configurations by name: what `rmt bench` measures if it is told nothing else."""
+"""The paper's configurations by name: what `rmt bench` measures by default."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def copying(segments: int, batch: int) -> dict[str, Any]:
     return {"task": task, "size": "paper", "train": {"batch": batch}}
 
 
-def reading(size: str, depth: int, positions: str, **model: Any) -> dict[str, Any]:
+def language_model(size: str, depth: int, positions: str, **model: Any) -> dict[str, Any]:
     bptt = {"schedule": "chunked", "depth": depth}
     return {"task": {"name": "text"}, "size": size, "bptt": bptt, "model": {"positions": positions, **model}}
 
 
-ENWIK8, WORDS = 204, 267_735  # symbols of enwik8 and of WikiText-103
+ENWIK8, WORDS = 204, 267_735  # symbols: bytes of enwik8 as the original prepares it, words of WikiText-103
 SMALL = {
     "copy-small": Configuration(
         "copy 8 symbols, 3 segments of 8, 2 layers × 64, batch 64", {"task": {"name": "copy"}}
@@ -43,21 +43,21 @@ PAPER = {
     ),
     "enwik8-rotary": Configuration(
         "enwik8's model, 3 segments of 128, 12 layers × 512, every loss counted",
-        reading("enwik8-base", 2, "rotary"),
+        language_model("enwik8-base", 2, "rotary"),
         ENWIK8,
     ),
     "enwik8-relative": Configuration(
-        "the same with the paper's positions", reading("enwik8-base", 2, "relative"), ENWIK8
+        "the same with the paper's positions", language_model("enwik8-base", 2, "relative"), ENWIK8
     ),
     "wt103-rotary": Configuration(
         "WikiText-103's model, 4 segments of 150, 16 layers × 410, 267,735 words; heads of 42, rotary "
         "positions need an even width",
-        reading("wt103-base", 3, "rotary", head_width=42),
+        language_model("wt103-base", 3, "rotary", head_width=42),
         WORDS,
     ),
     "wt103-relative": Configuration(
         "the same with the paper's positions and its heads of 41",
-        reading("wt103-base", 3, "relative"),
+        language_model("wt103-base", 3, "relative"),
         WORDS,
     ),
 }

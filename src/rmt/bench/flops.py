@@ -1,11 +1,11 @@
 """Floating-point operations of a step, by formula: what the model needs, however it is computed.
 
-A product of an (a, b) with a (b, c) matrix counts 2·a·b·c, its backward pass twice that. A segment reads
-Q = M+L+M rows and sees K = C+Q. Each layer has 4·D·H·E + 2·D·F weights for every row, 2·D·H·E for every
+A product of an (a, b) with a (b, c) matrix counts 2·a·b·c, its backward pass twice that. A segment has
+Q = M+L+M rows, which see K = C+Q. Each layer has 4·D·H·E + 2·D·F weights for every row, 2·D·H·E for every
 cached row, and attention over Q·K pairs: two products of H·E each, and a third for relative positions. The
 output has D·V weights for every token whose loss counts, an adaptive softmax those of the clusters it needs.
 
-Not counted, though computed: segments read again to save memory, distances that no pair has, scores of
+Not counted, though computed: segments computed again to save memory, distances that no pair has, scores of
 clusters without a target, the optimizer, whatever is no matrix product.
 """
 
@@ -61,8 +61,8 @@ def work(config: RunConfig, task: Task | Text) -> Work:
     planned = windows(counts, bptt.depth, bptt.schedule, past)
     costs = [forward(config.model, length, batch, share) for length in lengths]
     carries = config.model.memory.size > 0 and config.model.memory.recurrent
-    made = 1 if bptt.schedule == "sequence" else sum(bool(window.counted) for window in planned)
-    return Work(made, batch * sum(lengths[past:]), training(costs, planned, carries, past))
+    updates = 1 if bptt.schedule == "sequence" else sum(bool(window.counted) for window in planned)
+    return Work(updates, batch * sum(lengths[past:]), training(costs, planned, carries, past))
 
 
 def shape(config: RunConfig, task: Task | Text) -> tuple[list[int], list[int], list[float]]:
@@ -85,7 +85,7 @@ def shares(targets: np.ndarray, cutoffs: Sequence[int]) -> list[float]:
 
 
 def training(costs: Sequence[Cost], planned: Sequence[Window], carries: bool, past: int = 0) -> float:
-    """Forward and backward passes of all windows; a window without a loss is only read where it is new."""
+    """Forward and backward passes of all windows; a window without a loss is only encoded where it is new."""
     total, seen = 0.0, past
     for window in planned:
         last = max(window.counted, default=-1)
@@ -99,7 +99,7 @@ def training(costs: Sequence[Cost], planned: Sequence[Window], carries: bool, pa
 
 
 def forward(model: ModelConfig, tokens: int, batch: int, share: Sequence[float] = ()) -> Cost:
-    """Read one segment of `tokens` tokens in each of `batch` rows."""
+    """Encode one segment of `tokens` tokens in each of `batch` rows."""
     heads, width = model.heads * model.head_width, model.width
     queries = tokens + model.memory.size * (1 + model.memory.write)
     keys = model.cache.size + queries

@@ -28,7 +28,7 @@ class Point(NamedTuple):
     peak: int | None  # bytes, as in `measure.Row`
 
 
-class Line(NamedTuple):
+class Fit(NamedTuple):
     """The straight line nearest to some points: start + slope · segments."""
 
     start: float
@@ -68,14 +68,14 @@ def border_bytes(config: RunConfig) -> int:
 
 def curves(points: Sequence[Point]) -> dict[tuple[str, bool], list[Point]]:
     """The points by way and by whether segments are recomputed."""
-    found: dict[tuple[str, bool], list[Point]] = {}
-    for one in points:
-        found.setdefault((one.way, one.recomputed), []).append(one)
-    return found
+    by_way: dict[tuple[str, bool], list[Point]] = {}
+    for measured in points:
+        by_way.setdefault((measured.way, measured.recomputed), []).append(measured)
+    return by_way
 
 
-def line(segments: Sequence[int], values: Sequence[float]) -> Line:
+def fit(segments: Sequence[int], values: Sequence[float]) -> Fit:
     """Least squares of the relative errors, so that small numbers of segments count as much as large ones."""
-    at, value = np.array(segments, dtype=float), np.array(values, dtype=float)
-    slope, start = np.polyfit(at, value, 1, w=1 / value)
-    return Line(float(start), float(slope), float(np.abs((start + slope * at) / value - 1).max()))
+    counts, measured = np.array(segments, dtype=float), np.array(values, dtype=float)
+    slope, start = np.polyfit(counts, measured, 1, w=1 / measured)
+    return Fit(float(start), float(slope), float(np.abs((start + slope * counts) / measured - 1).max()))

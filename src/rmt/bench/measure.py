@@ -27,21 +27,23 @@ from rmt.text.lanes import Lanes
 from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from rmt.train.device import device_of
-from rmt.train.ensemble import require_stackable
-from rmt.train.stack import Stack
+from rmt.train.ensemble import require_stackable, updates_together
+from rmt.train.stack import StackedUpdater
 from rmt.train.trainer import Trainer
 
-BLOCKS = 5
-WARM_UP = 6  # batches that compile, record and fill caches
-RECORDING = 4  # segments
+BLOCKS = 5  # a median of blocks is not moved by a single disturbance
+WARM_UP = 6  # batches: the first compile, the second of a kind is recorded, the rest fill caches
+RECORDING = 4  # segments of an evaluation that compile and record, left out of its time
 Way = Literal["off", "record", "auto"]
 WAYS: dict[Way, str] = {
     "off": "eager",
     "record": "recorded",
     "auto": "fast",
 }  # --compile: what a table calls it
-PRODUCT = {"cuda": (8192, torch.bfloat16), "cpu": (1024, torch.float32)}  # the square product to compare with
-CLEAR, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+# rows of the square product to compare with, large enough to keep the device busy, and its number format
+PRODUCT = {"cuda": (8192, torch.bfloat16), "cpu": (1024, torch.float32)}
+PRODUCTS_ON_GPU = 50  # to time: 1.1 TFLOP each, a few ms
+CLEAR, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")  # of Linux
 
 
 class Spread(NamedTuple):
@@ -61,7 +63,7 @@ class Row(NamedTuple):
     tokens: float  # of a step
     flops: float  # of a step, by formula
     product: float  # operations per second of a square product, right after
-    peak: int | None  # bytes: allocated on a GPU, resident on a CPU; none where nobody tells
+    peak: int | None  # bytes: allocated on a GPU, resident on a CPU; none where the system does not tell
     kernels: int | None = None  # of a step, on a GPU
 
     @property
@@ -82,7 +84,7 @@ class Row(NamedTuple):
 def bench(
     name: str, config: RunConfig, task: Task | Text, ways: list[Way], steps: int, seeds: int = 0
 ) -> Iterator[Row]:
-    """The rows of one configuration: training in each of the `ways`, many seeds at once, reading text."""
+    """The rows of one configuration: training in each of the `ways`, many seeds at once, evaluating text."""
     for way in ways:
         with alone(name):
             yield training(name, replace(config, compile=way), task, steps)
@@ -118,10 +120,11 @@ def together(name: str, config: RunConfig, task: Task | Text, steps: int, seeds:
     require_stackable(config)
     asked = work(config, task)
     trainers = [Trainer(replace(config, seed=config.seed + seed), task) for seed in range(seeds)]
-    device, stack = trainers[0].fabric.device, Stack(trainers)
+    device = trainers[0].fabric.device
+    stacked = StackedUpdater([trainer.updater for trainer in trainers])
 
     def batch() -> int:
-        return len(stack.updates()[0])
+        return len(updates_together(trainers, stacked)[0])
 
     for _ in range(WARM_UP):
         batch()
@@ -199,7 +202,8 @@ def product_rate(device: torch.device) -> float:
         return 1
 
     multiply()
-    return 2 * size**3 / spread(block_times(multiply, 50 if device.type == "cuda" else BLOCKS, device)).median
+    times = block_times(multiply, PRODUCTS_ON_GPU if device.type == "cuda" else BLOCKS, device)
+    return 2 * size**3 / spread(times).median
 
 
 def kernel_count(trainer: Trainer) -> int | None:

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmt.bench.growth import Point, curves, line
+from rmt.bench.growth import Point, curves, fit
 from rmt.bench.measure import Row
 from rmt.errors import ConfigError
 from rmt.train.config import RunConfig
 from rmt.train.log import write_whole
 
-GIB = 2**30
+GIB = 2**30  # bytes
+# of the ways in pictures: hues that differ for the colour-blind, dark enough on white
 COLOURS = {"eager": "#c8500a", "recorded": "#7a5195", "fast": "#0b62ad", "evaluation": "#0a7a57"}
 OTHER = "#3d3b37"
 COLUMNS = (
@@ -54,7 +55,7 @@ def write_rows(page: Page, rows: Sequence[Row]) -> Path:
 def write_growth(page: Page, points: Sequence[Point], border: int) -> Path:
     """The points so far and the lines through them."""
     text = table(GROWTH_COLUMNS, map(growth_cells, points))
-    lines = "\n".join(f"- {said}" for said in sayings(points, border))
+    lines = "\n".join(f"- {sentence}" for sentence in sentences_about(points, border))
     return write(page, f"{text}\n\n{lines}", [point._asdict() for point in points])
 
 
@@ -113,24 +114,24 @@ def gigabytes(count: int | None) -> str:
     return "–" if count is None else f"{count / GIB:.2f}"
 
 
-def sayings(points: Sequence[Point], border: int) -> list[str]:
+def sentences_about(points: Sequence[Point], border: int) -> list[str]:
     """What each curve amounts to: a straight line in time, bytes per further segment."""
-    said = [f"The state at one border, of all rows: {border / 2**20:.3f} MiB."]
+    sentences = [f"The state at one border, of all rows: {border / 2**20:.3f} MiB."]
     for (way, recomputed), curve in curves(points).items():
         label = f"{way}, recomputed" if recomputed else way
         if len(curve) < 2:
             continue
         first, last = curve[0], curve[-1]
-        fit = line([one.segments for one in curve], [one.step.median for one in curve])
+        line = fit([point.segments for point in curve], [point.step.median for point in curve])
         text = (
-            f"{label}: {1000 * fit.start:.2f} ms + {1000 * fit.slope:.2f} ms per segment; no point is "
-            f"further than {100 * fit.error:.0f} % from that line"
+            f"{label}: {1000 * line.start:.2f} ms + {1000 * line.slope:.2f} ms per segment; no point is "
+            f"further than {100 * line.error:.0f} % from that line"
         )
         if first.peak is not None and last.peak is not None:
             each = (last.peak - first.peak) / (last.segments - first.segments)
             text += f"; each further segment adds {each / 2**20:.1f} MiB"
-        said.append(text + ".")
-    return said
+        sentences.append(text + ".")
+    return sentences
 
 
 def describe(name: str, config: RunConfig) -> str:
@@ -154,12 +155,12 @@ def draw_rows(rows: Sequence[Row], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.34 * len(rows)), layout="constrained")
-    places = range(len(rows))
+    heights = range(len(rows))
     colours = [COLOURS.get(row.way, OTHER) for row in rows]
-    axes.barh(places, [row.speed for row in rows], color=colours, height=0.7)
-    axes.set_yticks(places, [f"{row.configuration}, {row.way}" for row in rows])
-    for place, row in zip(places, rows, strict=True):
-        axes.text(row.speed, place, f" {row.speed:,.0f}", va="center", fontsize=8)
+    axes.barh(heights, [row.speed for row in rows], color=colours, height=0.7)
+    axes.set_yticks(heights, [f"{row.configuration}, {row.way}" for row in rows])
+    for height, row in zip(heights, rows, strict=True):
+        axes.text(row.speed, height, f" {row.speed:,.0f}", va="center", fontsize=8)
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.set_xlabel("tokens per second")
@@ -179,9 +180,9 @@ def draw_growth(points: Sequence[Point], path: Path) -> None:
     for (way, recomputed), curve in curves(points).items():
         style = {"color": COLOURS[way], "linestyle": "--" if recomputed else "-", "marker": "o"}
         label = f"{way}, segments recomputed" if recomputed else way
-        at = [one.segments for one in curve]
-        left.plot(at, [1000 * one.step.median for one in curve], label=label, **style)
-        right.plot(at, [(one.peak or 0) / GIB for one in curve], label=label, **style)
+        segments = [point.segments for point in curve]
+        left.plot(segments, [1000 * point.step.median for point in curve], label=label, **style)
+        right.plot(segments, [(point.peak or 0) / GIB for point in curve], label=label, **style)
     left.set(xlabel="segments of a step", ylabel="ms per step", ylim=(0, None))
     right.set(xlabel="segments of a step", ylabel="peak memory, GiB", ylim=(0, None))
     left.legend(frameon=False)

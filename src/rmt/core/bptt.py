@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rmt.core.model import Output
 from rmt.core.state import State
-from rmt.core.unroll import Read, unroll
+from rmt.core.unroll import RecurrentCell, Result, unroll
 
 Depth = int | Literal["full"]
 Origin = Literal["stored", "latest"]
@@ -68,30 +68,30 @@ def windows(counts: Sequence[int], depth: Depth, schedule: str, past: int = 0) -
 
 
 def replay(
-    read: Read,
+    cell: RecurrentCell[Output],
     segments: Sequence[Any],
     incoming: dict[int, State],
     loss_of: LossOf,
     plan: Plan,
-    quiet: Sequence[Any] = (),
+    without_loss: Sequence[Any] = (),
 ) -> Iterator[Unrolled]:
     """Run the windows of `plan` one after the other; the caller differentiates and updates in between.
 
     `incoming` has the states that segments start from, by their numbers; those behind the windows are added
     to it, cut, and those that no later window can start from are dropped. A window that counts no loss is
-    only read, to know the state behind it. What has no loss is read from `quiet`, if that is given.
+    only passed, to know the state behind it. A segment whose loss does not count is taken from
+    `without_loss`, if that is given.
     """
-    quiet = quiet or segments
+    without_loss = without_loss or segments
     for window in plan.windows:
         newest = max(incoming)
         if not window.counted:
-            incoming[window.stop] = skim(read, quiet[newest : window.stop], incoming[newest])
+            incoming[window.stop] = state_after(cell, without_loss[newest : window.stop], incoming[newest])
             continue
-        losses, state = [], enter(incoming, window.start, plan.replay_from)
         span = range(window.start, window.stop)
-        shown = [(segments if index in window.counted else quiet)[index] for index in span]
-        steps = unroll(read, shown, state, plan.checkpoint)
-        for index, output in enumerate(steps, window.start):
+        shown = [(segments if index in window.counted else without_loss)[index] for index in span]
+        losses = []
+        for index, output in enumerate(outputs_of(cell, shown, window.start, incoming, plan), window.start):
             state = output.state
             if index in window.counted:
                 losses.append(loss_of(index, output))
@@ -100,11 +100,35 @@ def replay(
         forget(incoming, window.start)
 
 
-def enter(incoming: Mapping[int, State], start: int, replay_from: Origin) -> State:
-    """The state a window starts from: the one its first segment had, or that with the newest memory."""
+def outputs_of(
+    cell: RecurrentCell[Output], shown: Sequence[Any], start: int, incoming: Mapping[int, State], plan: Plan
+) -> Iterator[Output]:
+    """The outputs of a window's segments, from segment number `start` on.
+
+    `stored`: it starts from the state its first segment had. `latest`: it starts from the newest memory, and
+    each segment that is replayed has the cache it had when it was new; only memory goes on from one to the
+    next. Behind them, the new segment has the cache that the last of them leaves now.
+    """
+    if plan.replay_from == "stored":
+        return unroll(cell, shown, incoming[start], plan.checkpoint)
+    newest = max(incoming)
+    replayed = [incoming[index] for index in range(start, newest)]
+    caches = [*replayed, *[None] * (len(shown) - len(replayed))]
+
+    def with_cache(step: tuple[Any, State | None], state: State) -> Output:
+        segment, stored = step
+        if stored is not None:
+            state = state._replace(cache=stored.cache, cached=stored.cached)
+        return cell(segment, state)
+
+    return unroll(with_cache, list(zip(shown, caches, strict=True)), incoming[newest], plan.checkpoint)
+
+
+def states_needed(incoming: Mapping[int, State], start: int, replay_from: Origin) -> list[State]:
+    """The states that a replay from segment number `start` on makes use of, in their order."""
     if replay_from == "stored":
-        return incoming[start]
-    return incoming[start]._replace(carried=incoming[max(incoming)].carried)
+        return [incoming[start]]
+    return [incoming[index] for index in range(start, max(incoming) + 1)]
 
 
 def forget(incoming: dict[int, State], before: int) -> None:
@@ -114,24 +138,59 @@ def forget(incoming: dict[int, State], before: int) -> None:
 
 
 @torch.no_grad()
-def skim(read: Read, segments: Sequence[Any], state: State) -> State:
-    """The state after segments that nothing is learned from."""
-    for output in unroll(read, segments, state):
+def state_after(cell: RecurrentCell[Any], segments: Sequence[Any], state: State) -> State:
+    """The state behind segments that nothing is learned from."""
+    for output in unroll(cell, segments, state):
         state = output.state
     return state
 
 
+def truncated(
+    cell: RecurrentCell[Result],
+    segments: Sequence[Any],
+    state: State,
+    depth: Depth,
+    *,
+    counted: Literal["all", "last"] = "all",
+    checkpoint: bool = False,
+) -> Iterator[Result]:
+    """The output of each segment, differentiable through at most `depth` previous segments.
+
+    `full` is a plain unroll. Otherwise, if `all` segments are counted in the loss, the output of each comes
+    from a window of its own, which starts from a cut state: each segment is computed up to depth + 1 times.
+    If only the `last` one is, there is one window, and what lies before it is computed once, without a graph.
+    The state given is never cut. Without gradients, as under `torch.no_grad`, all of these are the unroll.
+    """
+    if depth == "full" or not torch.is_grad_enabled():
+        yield from unroll(cell, segments, state, checkpoint and torch.is_grad_enabled())
+    elif counted == "last":
+        border = max(0, len(segments) - 1 - depth)
+        for segment in segments[:border]:
+            with torch.no_grad():  # closed before the caller goes on
+                output = cell(segment, state)
+            yield output
+            state = output.state.detach()
+        yield from unroll(cell, segments[border:], state, checkpoint)
+    else:
+        incoming = {0: state}
+        for window in windows([1] * len(segments), depth, "sequence"):
+            shown = segments[window.start : window.stop]
+            *_, output = unroll(cell, shown, incoming[window.start], checkpoint)
+            incoming[window.stop] = output.state.detach()
+            forget(incoming, window.start)
+            yield output
+
+
 def bptt(
-    read: Read, segments: Sequence[Any], state: State, loss_of: LossOf, depth: Depth
+    cell: RecurrentCell[Result],
+    segments: Sequence[Any],
+    state: State,
+    loss_of: Callable[[int, Result], Tensor],
+    depth: Depth,
 ) -> Iterator[Tensor]:
     """The loss of each segment, differentiable through at most `depth` previous segments.
 
     With `full` the losses share one graph: sum them up before `backward()`.
     """
-    if depth == "full":
-        for index, output in enumerate(unroll(read, segments, state)):
-            yield loss_of(index, output)
-        return
-    plan = Plan(windows([1] * len(segments), depth, "sequence"))
-    for unrolled in replay(read, segments, {0: state}, loss_of, plan):
-        yield unrolled.loss
+    for index, output in enumerate(truncated(cell, segments, state, depth)):
+        yield loss_of(index, output)

@@ -60,6 +60,11 @@ class Memory(nn.Module):
         return carried
 
     @property
+    def initial_names(self) -> tuple[str, ...]:
+        """The parameters that only `initial` makes use of, by their names here."""
+        return ()
+
+    @property
     def carries_read(self) -> bool:
         """Whether `carry` looks at the read block's outputs."""
         return False

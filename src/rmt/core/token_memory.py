@@ -52,6 +52,10 @@ class TokenMemory(Memory):
         return {TOKENS: kept.to(carried[TOKENS].dtype, copy=True)}
 
     @property
+    def initial_names(self) -> tuple[str, ...]:
+        return ("tokens.weight",) if self.config.recurrent else ()
+
+    @property
     def carries_read(self) -> bool:
         return self.config.carries_read
 

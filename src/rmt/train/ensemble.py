@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rmt.errors import ConfigError, RMTError
 from rmt.train.config import RunConfig
-from rmt.train.learner import Answer, Request
 from rmt.train.loop import Loop
 from rmt.train.parallel import world_size
-from rmt.train.stack import Stack, ages
-
-
-class Waiting(NamedTuple):
-    """A run that has asked for an update."""
-
-    life: Generator[Request, Answer, dict[str, Any]]
-    request: Request
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """What requests have to share to be one; capacities can be agreed on."""
-        sizes = tuple(tensor.shape for tensor in self.request.inputs)
-        return self.request.kind._replace(capacities=()), sizes
+from rmt.train.single import SingleUpdater
+from rmt.train.stack import StackedUpdater, optimizer_steps
+from rmt.train.trainer import Portion, Trainer, Update
+from rmt.train.update import WindowBatch
 
 
 class Ensemble:
@@ -34,46 +23,76 @@ class Ensemble:
 
     def __init__(self, loops: Sequence[Loop]):
         self.loops = loops
-        self.stack = Stack([])
-        self.waiting: dict[Loop, Waiting] = {}
+        self.stacked: StackedUpdater | None = None
+        self.portions: dict[Loop, Iterator[Portion]] = {loop: loop.portions() for loop in loops}
+        self.waiting: dict[Loop, Portion] = {}  # what runs want to learn from next
         self.results: dict[Loop, dict[str, Any]] = {}
         self.errors: list[RMTError] = []
 
     def run(self) -> list[dict[str, Any]]:
         """The results in order; a run that fails leaves, and its error is raised when the others are over."""
         for loop in self.loops:
-            self.go_on(loop, loop.life(), None)
+            self.go_on(loop)
         while self.waiting:
             chosen = self.next_together()
-            asked = [self.waiting.pop(loop) for loop in chosen]
-            answers = self.stack.answer([one.request for one in asked])
-            for loop, one, answer in zip(chosen, asked, answers, strict=True):
-                self.go_on(loop, one.life, answer)
-        self.stack.release()
+            self.stacked = self.stacked or StackedUpdater(updaters_of(chosen))
+            portions = [self.waiting.pop(loop) for loop in chosen]
+            results = self.stacked.update_each([portion.batch for portion in portions])
+            for loop, portion, result in zip(chosen, portions, results, strict=True):
+                loop.learned(portion, result)
+                self.go_on(loop)
+        self.release()
         if self.errors:
             raise self.errors[0]
         return [self.results[loop] for loop in self.loops]
 
-    def go_on(self, loop: Loop, life: Any, answer: Answer | None) -> None:
-        """Let a run use its answer, up to its next request or its end."""
+    def go_on(self, loop: Loop) -> None:
+        """Let a run go on to its next update, or to its end."""
         try:
-            self.waiting[loop] = Waiting(life, life.send(answer))
-        except StopIteration as end:
-            self.results[loop] = end.value
+            portion = next(self.portions[loop], None)
+            if portion is None:
+                self.results[loop] = loop.finish()
+            else:
+                self.waiting[loop] = portion
         except RMTError as error:
             self.errors.append(error)
 
     def next_together(self) -> list[Loop]:
-        """The runs whose updates are made next, stacked."""
+        """The runs whose updates are made next: of those at the least step, all that ask for the same."""
         least = min(loop.trainer.step for loop in self.waiting)
         behind = [loop for loop in self.loops if loop in self.waiting and loop.trainer.step == least]
-        chosen = [loop for loop in behind if self.waiting[loop].shape == self.waiting[behind[0]].shape]
-        if [loop.trainer for loop in chosen] == self.stack.trainers:
+        shape = shape_of(self.waiting[behind[0]].batch)
+        chosen = [loop for loop in behind if shape_of(self.waiting[loop].batch) == shape]
+        if self.stacked is not None and updaters_of(chosen) == self.stacked.members:
             return chosen
-        self.stack.release()
-        chosen = [loop for loop in chosen if ages(loop.trainer) == ages(chosen[0].trainer)]
-        self.stack = Stack([loop.trainer for loop in chosen])
-        return chosen
+        self.release()
+        steps = optimizer_steps(chosen[0].trainer.updater)
+        return [loop for loop in chosen if optimizer_steps(loop.trainer.updater) == steps]
+
+    def release(self) -> None:
+        """Let every run have its own parameters and optimizer states again."""
+        if self.stacked is not None:
+            self.stacked.release()
+        self.stacked = None
+
+
+def updaters_of(loops: Sequence[Loop]) -> list[SingleUpdater]:
+    return [loop.trainer.updater for loop in loops]
+
+
+def shape_of(batch: WindowBatch) -> tuple[Any, ...]:
+    """What updates have to share to be made together; capacities can be agreed on."""
+    return batch.kind._replace(capacities=()), tuple(tensor.shape for tensor in batch.tensors)
+
+
+def updates_together(trainers: Sequence[Trainer], stacked: StackedUpdater) -> list[list[Update]]:
+    """Train every trainer on its next piece of data, where these ask for the same; the updates of each."""
+    updates: list[list[Update]] = [[] for _ in trainers]
+    for portions in zip(*(trainer.portions() for trainer in trainers), strict=True):
+        results = stacked.update_each([portion.batch for portion in portions])
+        for trainer, portion, result, done in zip(trainers, portions, results, updates, strict=True):
+            done.append(trainer.learned(portion, result))
+    return updates
 
 
 def require_stackable(config: RunConfig) -> None:

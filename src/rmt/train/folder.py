@@ -17,18 +17,18 @@ def alone(folder: Path) -> Iterator[None]:
     """Hold a run folder for one process; the lock goes with the process, however that ends."""
     import fcntl
 
-    place = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(place)
+        os.close(descriptor)
         raise ConfigError(
             f"out={str(folder)!r} is being trained by another process; wait for it, or name another --out"
         ) from None
     try:
         yield
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
 def read_result(folder: Path) -> dict[str, Any]:

@@ -19,16 +19,16 @@ class Clock:
     """Seconds of training, for all runs that share it: it stands still while a model is measured."""
 
     def __init__(self) -> None:
-        self.lost = 0.0
+        self.paused_seconds = 0.0
 
     def now(self) -> float:
-        return time.perf_counter() - self.lost
+        return time.perf_counter() - self.paused_seconds
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         began = time.perf_counter()
         yield
-        self.lost += time.perf_counter() - began
+        self.paused_seconds += time.perf_counter() - began
 
 
 class MetricsLog:
@@ -90,7 +90,7 @@ def processor() -> str:
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:
-    """A JSON file that is there whole or not at all."""
+    """A JSON file, written whole or not at all."""
     write_whole(path, json.dumps(record, indent=1) + "\n")
 
 

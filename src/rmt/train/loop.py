@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,14 +13,14 @@ from rmt.tasks.task import Task
 from rmt.text.task import Text
 from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
-from rmt.train.learner import Answer, Request, answered
 from rmt.train.log import Clock, MetricsLog, environment, write_json
 from rmt.train.measure import measure
 from rmt.train.parallel import gathered, is_first
 from rmt.train.snapshots import restore, snapshot
-from rmt.train.trainer import Trainer, Update
+from rmt.train.trainer import Portion, Trainer, Update, UpdateNumbers
+from rmt.train.update import UpdateResult
 
-PATIENCE = 1000  # batches without anything to learn before a run gives up
+MAX_BATCHES_WITHOUT_LOSS = 1000  # in a row; a task that draws its losses at random may miss them often
 
 
 class Diverged(RMTError):
@@ -44,7 +44,7 @@ class Observer(Protocol):
 
 
 class Loop:
-    """Drives a `Trainer` in a run folder; the work between updates happens at the end of sequences."""
+    """A `Trainer` in a run folder; what is due between updates is done at the end of batches."""
 
     def __init__(self, config: RunConfig, folder: Path, observer: Observer, clock: Clock | None = None):
         self.config, self.folder, self.observer = config, folder, observer
@@ -54,28 +54,36 @@ class Loop:
         self.trainer = Trainer(config, self.task)
         self.checkpoints = Checkpoints(folder, config.train.keep)
         self.log = MetricsLog(folder)
-        self.pending: list[Update] = []
-        self.mark, self.read = self.clock.now(), 0  # time and tokens at the last line of the log
-        self.barren = 0  # batches in a row without anything to learn
+        self.pending: list[Update] = []  # since the last line of the log
+        self.logged_at, self.logged_tokens = self.clock.now(), 0  # of the last line of the log
+        self.batches_without_loss = 0  # in a row
 
     def run(self) -> dict[str, Any]:
         """Train to the last step or to the target, test the best checkpoint, write result.json."""
-        return answered(self.life(), self.trainer.answer)
+        for portion in self.portions():
+            self.learned(portion, self.trainer.updater.update(portion.batch))
+        return self.finish()
 
-    def life(self) -> Generator[Request, Answer, dict[str, Any]]:
-        """A whole run; whoever drives this makes the updates it asks for."""
+    def portions(self) -> Iterator[Portion]:
+        """What to learn from, update by update, to the end of the run; in between, all else that is due.
+
+        What an update leaves is `learned` before the next portion is asked for.
+        """
         with self.clock.paused():
             self.resume()
-        if self.trainer.hindrance and self.config.compile != "off":
-            self.observer.note(f"updates are not recorded: {self.trainer.hindrance}")
+        reason = self.trainer.updater.reason_not_recorded
+        if reason and self.config.compile != "off":
+            self.observer.note(f"updates are not recorded: {reason}")
         budget = self.config.train.steps
-        self.mark, self.read = self.clock.now(), self.trainer.tokens
+        self.logged_at, self.logged_tokens = self.clock.now(), self.trainer.tokens
         while self.trainer.step < budget and not self.trainer.reached:
             before = self.trainer.step
-            yield from self.sequence(budget)
+            yield from self.batch(budget)
             self.between(before, final=self.trainer.step >= budget)
-        with self.clock.paused():
-            return self.finish()
+
+    def learned(self, portion: Portion, result: UpdateResult) -> None:
+        """Go on behind an update."""
+        self.pending.append(self.trainer.learned(portion, result))
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
@@ -90,69 +98,69 @@ class Loop:
             self.checkpoints.rewind(self.trainer.step, self.trainer.best_step)
             self.log.rewind(self.trainer.step)
 
-    def sequence(self, budget: int) -> Generator[Request, Answer, None]:
-        """Train on the next batch, within the budget of updates."""
+    def batch(self, budget: int) -> Iterator[Portion]:
+        """The next batch, within the budget of updates."""
         before = self.trainer.step
         for portion in self.trainer.portions():
-            self.pending += yield from self.trainer.learn(portion)
+            yield portion
             if self.trainer.step >= budget:
                 break
-        self.barren = self.barren + 1 if self.trainer.step == before else 0
-        if self.barren == PATIENCE:
+        self.batches_without_loss = self.batches_without_loss + 1 if self.trainer.step == before else 0
+        if self.batches_without_loss == MAX_BATCHES_WITHOUT_LOSS:
             raise ConfigError(
-                f"{PATIENCE} batches of task {self.task.name!r} in a row have no target under the loss; "
-                "set loss_mask where there is something to learn"
+                f"{MAX_BATCHES_WITHOUT_LOSS} batches of task {self.task.name!r} in a row have no target "
+                "under the loss; set loss_mask where there is something to learn"
             )
 
     def between(self, before: int, final: bool) -> None:
-        """What is due between two sequences: log, promote, evaluate, save."""
+        """What is due between two batches: log, promote, evaluate, save."""
         train, step = self.config.train, self.trainer.step
 
         def due(every: int) -> bool:
             return final or before // every != step // every
 
         if due(train.log_every) or due(train.evaluate_every) or due(train.save_every):
-            self.check()
-            self.promote(self.write_log())
+            self.promote(self.write_log(self.checked()))
         best = due(train.evaluate_every) and self.evaluate()
         if best or due(train.save_every):
             saved = snapshot(self.trainer)
             if is_first():
                 self.checkpoints.save(step, saved, best)
 
-    def check(self) -> None:
-        """Fetch the pending updates from the device and stop at the first that is not a number."""
-        self.pending = self.trainer.told(self.pending)
-        for step, update in enumerate(self.pending, self.trainer.step - len(self.pending) + 1):
+    def checked(self) -> list[UpdateNumbers]:
+        """The pending updates, read from the device; stops at the first that is not a number."""
+        updates = self.trainer.to_host(self.pending)
+        for step, update in enumerate(updates, self.trainer.step - len(updates) + 1):
             self.require_finite("loss", update.loss, step)
             self.require_finite("gradient_norm", update.norm, step)
+        self.pending = []
+        return updates
 
-    def write_log(self) -> float:
-        """Write the mean of the pending updates and forget them; returns their accuracy."""
-        counted = sum(update.counted for update in self.pending)
-        accuracy = sum(update.correct for update in self.pending) / counted
-        elapsed = self.clock.now() - self.mark
+    def write_log(self, updates: Sequence[UpdateNumbers]) -> float:
+        """Write the mean of the updates since the last line; returns their accuracy."""
+        accuracy = sum(update.correct for update in updates) / sum(update.counted for update in updates)
+        elapsed = self.clock.now() - self.logged_at
         self.trainer.seconds += elapsed
         record = {
             "step": self.trainer.step,
-            "loss": sum(update.loss for update in self.pending) / len(self.pending),
+            "loss": sum(update.loss for update in updates) / len(updates),
             **({} if self.task.carries_state else {"train_accuracy": accuracy}),
-            "gradient_norm": self.pending[-1].norm,
+            "gradient_norm": updates[-1].norm,
             "rate": self.trainer.rate.factor(self.trainer.step - 1),
             "stage": self.trainer.curriculum.number,
             **({"overflowed": self.trainer.overflowed} if self.trainer.slots else {}),
-            "tokens_per_second": (self.trainer.tokens - self.read) / elapsed,
+            "tokens_per_second": (self.trainer.tokens - self.logged_tokens) / elapsed,
             "seconds": self.trainer.seconds,
         }
-        self.tell(record, self.observer.logged)
-        self.pending, self.read, self.mark = [], self.trainer.tokens, self.clock.now()
+        self.report(record, self.observer.logged)
+        self.logged_tokens, self.logged_at = self.trainer.tokens, self.clock.now()
         return accuracy
 
-    def tell(self, record: dict[str, Any], heard: Callable[[dict[str, Any]], None]) -> None:
-        """Write a line of the log and say it."""
+    def report(self, record: dict[str, Any], notify: Callable[[dict[str, Any]], None]) -> None:
+        """Write a line of the log and let the observer know."""
         if is_first():
             self.log.write(record)
-        heard(record)
+        notify(record)
 
     def promote(self, accuracy: float) -> None:
         """Go on to the next stage of the curriculum if the training accuracy has earned it."""
@@ -170,7 +178,7 @@ class Loop:
     def evaluate(self) -> bool:
         """Measure on the validation set; true if the model was never better."""
         trainer, target = self.trainer, self.config.train.target
-        with self.clock.paused(), trainer.uncompiled(), gathered(trainer.model):
+        with self.clock.paused(), trainer.updater.uncompiled(), gathered(trainer.model):
             metrics = measure(
                 trainer.model, self.task, self.config, "valid", samples=self.samples, thorough=False
             )
@@ -183,7 +191,7 @@ class Loop:
             trainer.best, trainer.best_step = sign * value, trainer.step
         trainer.reached = trainer.curriculum.finished and target is not None and sign * value >= sign * target
         record = {"step": trainer.step, "split": "valid", **metrics}
-        self.tell(record, self.observer.evaluated)
+        self.report(record, self.observer.evaluated)
         return best
 
     @property
@@ -195,8 +203,9 @@ class Loop:
 
     def finish(self) -> dict[str, Any]:
         """Test the best checkpoint on the whole test split and write result.json."""
-        result = self.result() if is_first() else {}
-        return dict(self.trainer.fabric.broadcast(result))
+        with self.clock.paused():
+            result = self.result() if is_first() else {}
+            return dict(self.trainer.fabric.broadcast(result))
 
     def result(self) -> dict[str, Any]:
         """What result.json says."""

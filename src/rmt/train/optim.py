@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from rmt.train.config import OptimizerConfig, RateConfig
@@ -16,7 +16,7 @@ from rmt.train.muon import Muon
 
 
 def build_optimizers(
-    named: Iterable[tuple[str, nn.Parameter]],
+    named: Iterable[tuple[str, Tensor]],
     config: OptimizerConfig,
     recorded: bool = False,
     stacked: bool = False,
@@ -27,10 +27,10 @@ def build_optimizers(
     Parameters that are `stacked` have a leading dimension: many models, each updated by itself.
     """
     parameters = dict(named)
-    place = next(iter(parameters.values())).device
+    device = next(iter(parameters.values())).device
 
     def rate(value: float) -> float | Tensor:
-        return torch.tensor(value, device=place) if recorded else value
+        return torch.tensor(value, device=device) if recorded else value
 
     adam: dict[str, Any] = {"lr": rate(config.lr), "betas": (config.beta1, config.beta2)}
     if recorded:
@@ -41,9 +41,11 @@ def build_optimizers(
     if config.name == "adamw":
         return [torch.optim.AdamW(parameters.values(), **adam)]
     matrices = {
-        name: one for name, one in parameters.items() if ".layers." in name and one.ndim - stacked == 2
+        name: parameter
+        for name, parameter in parameters.items()
+        if ".layers." in name and parameter.ndim - stacked == 2
     }
-    rest = [one for name, one in parameters.items() if name not in matrices and one.numel()]
+    rest = [parameter for name, parameter in parameters.items() if name not in matrices and parameter.numel()]
     muon = Muon(matrices.values(), rate(config.matrix_lr), config.momentum, config.weight_decay)
     return [muon, torch.optim.AdamW(rest, **adam)]
 

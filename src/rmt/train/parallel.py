@@ -12,6 +12,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 import torch.distributed as dist
@@ -26,9 +27,11 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from rmt.core.model import SegmentModel
 from rmt.errors import ConfigError
 
+Precision = Literal["32-true", "bf16-mixed", "64-true"]  # of Fabric's, those that a run may have
+
 
 class Processes(DDPStrategy):
-    """Fabric's process group without DDP's wrapper, which cannot bear a forward pass that is recomputed."""
+    """Fabric's process group without DDP's wrapper, which fails where a forward pass is recomputed."""
 
     def setup_module(self, module: nn.Module) -> nn.Module:  # type: ignore[override]
         return module
@@ -40,25 +43,29 @@ def world_size() -> int:
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes and speaks."""
+    """Whether this is the process that writes files and prints."""
     return world_size() == 1 or int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0) == 0
 
 
-def launch(device: str, precision: str, batch: int, accumulate: int) -> Fabric:
+def launch(device: str, precision: Precision, batch: int, accumulate: int) -> Fabric:
     """A Fabric of all processes, if a batch can be shared among them."""
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # the run folder tells it all
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # the run folder has it all
     world = world_size()
     if batch % (world * accumulate):
         raise ConfigError(
             f"train.batch={batch} does not share among {world} processes; use a multiple of "
             f"{world * accumulate} (processes · train.accumulate)"
         )
-    if world == 1:  # deaf to a Slurm allocation around it
+    if world == 1:  # also inside a Slurm allocation
         return Fabric(accelerator=device, devices=1, precision=precision, plugins=[LightningEnvironment()])
-    here = int(os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("SLURM_NTASKS_PER_NODE") or world)
+    on_this_node = int(os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("SLURM_NTASKS_PER_NODE") or world)
     fabric = Fabric(
-        accelerator=device, strategy=Processes(), devices=here, num_nodes=world // here, precision=precision
-    )  # type: ignore[arg-type]
+        accelerator=device,
+        strategy=Processes(),
+        devices=on_this_node,
+        num_nodes=world // on_this_node,
+        precision=precision,
+    )
     fabric.launch()
     atexit.register(shut)  # Fabric does this for NCCL only
     return fabric

@@ -85,7 +85,7 @@ def restore(trainer: Trainer, saved: Snapshot) -> None:
     for name in COUNTERS:
         setattr(trainer, name, saved.trainer[name])
     trainer.feed.load_state_dict(own, trainer.batches)
-    trainer.update.forget()  # optimizer states are elsewhere now
+    trainer.updater.forget_recordings()  # optimizer states are elsewhere now
 
 
 def require_same(trainer: Trainer, saved: Snapshot) -> None:

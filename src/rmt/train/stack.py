@@ -1,4 +1,4 @@
-"""The trainers of some seeds as one: each parameter (K, …) is one leaf, and theirs are views of it."""
+"""The updates of many seeds as one: each parameter (K, …) is one leaf, and the seeds have views of it."""
 
 # K seeds · B rows · L tokens
 
@@ -16,117 +16,103 @@ from torch.utils._pytree import tree_map
 from torch.utils._triton import has_triton
 
 from rmt.core.model import Output, SegmentModel
-from rmt.core.recording import Recorder, sent
+from rmt.core.recording import Recorder
 from rmt.core.serving import Served
 from rmt.core.state import State
 from rmt.tasks.segments import Segment
-from rmt.train.learner import Answer, Kind, Learner, Request
 from rmt.train.optim import build_optimizers
-from rmt.train.trainer import Trainer, Update
+from rmt.train.single import SingleUpdater
+from rmt.train.update import UpdateKind, Updater, UpdateResult, WindowBatch
 
-COMPILED = 64  # readings: with a reset or without, with targets or without, for every number of seeds
+# Variants of `encode_each` that torch may compile: with and without a reset, with and without targets, for
+# every number of seeds that are left; torch's own limit of 8 would end in uncompiled code.
+MAX_COMPILED_VARIANTS = 64
+CLIP_EPSILON = 1e-6  # added to a norm before it divides, as torch.nn.utils.clip_grad_norm_ does
 
 
-class Stack:
-    """Makes the updates of trainers that are at one step; until it is released, it holds what they learn."""
+class StackedUpdater(Updater):
+    """Updates models that are at one step; until it is released, it holds what they learn."""
 
-    def __init__(self, trainers: list[Trainer]):
-        self.trainers = trainers
-        self.known = 0  # parameters that optimizers know something of
-        if not trainers:
-            return
-        first = trainers[0]
-        self.config, self.fast = first.config, first.fast
+    def __init__(self, members: Sequence[SingleUpdater]):
+        self.members = list(members)
+        first = self.members[0]
+        self.config, self.fabric, self.rate, self.form = first.config, first.fabric, first.rate, first.form
         with torch.device("meta"):
-            # how to read: it has no parameters of its own, but the number format of its tables
+            # how to encode: it has no parameters of its own, but the number format of its tables
             self.model = SegmentModel(self.config.model).to(next(first.model.parameters()).dtype)
-        owners = [dict(trainer.model.named_parameters()) for trainer in trainers]
         self.parameters = {
-            name: nn.Parameter(torch.stack([own[name].detach() for own in owners])) for name in owners[0]
+            name: nn.Parameter(torch.stack([member.parameters[name].detach() for member in self.members]))
+            for name in first.parameters
         }
         self.optimizers = build_optimizers(
-            self.parameters.items(), self.config.optimizer, self.fast, stacked=True
+            self.parameters.items(), self.config.optimizer, first.accelerated, stacked=True
         )
+        self.known_states = 0  # parameters that optimizers know something of
         self.take_states()
         for name, parameter in self.parameters.items():
-            for own, view in zip(owners, parameter.data, strict=True):
-                own[name].data = view
+            for member, view in zip(self.members, parameter.data, strict=True):
+                member.parameters[name].data = view
         self.served = None
         if first.served is not None:
             self.served = Served(self.model, first.served.dtype, self.parameters, most=first.served.most)
-        learner = Learner(
-            self.config,
-            first.fabric,
-            self.read,
-            dict(self.parameters),
-            self.optimizers,
-            clip_each,
-            first.learner.form,
-            self.served,
-        )
-        self.update = Recorder(learner.work, self.fast)
-        self.reading = read_each
-        if self.served is None and self.fast and self.config.compile == "auto" and has_triton():
-            torch._dynamo.config.recompile_limit = max(COMPILED, torch._dynamo.config.recompile_limit)
-            self.reading = torch.compile(read_each, dynamic=False)
+        self.recorder = Recorder(self.step, first.accelerated)
+        self.encode_segment = encode_each
+        if self.served is None and first.accelerated and self.config.compile == "auto" and has_triton():
+            limit = torch._dynamo.config.recompile_limit
+            torch._dynamo.config.recompile_limit = max(MAX_COMPILED_VARIANTS, limit)
+            self.encode_segment = torch.compile(encode_each, dynamic=False)
 
-    def answer(self, requests: Sequence[Request]) -> list[Answer]:
-        """Make an update of each trainer."""
-        first = self.trainers[0]
-        columns = zip(*(request.inputs for request in requests), strict=True)
-        inputs = [sent(torch.stack(column), first.fabric.device) for column in columns]
-        first.rate.apply(self.optimizers, first.step)
-        outputs = self.update(self.kind([request.kind for request in requests]), *inputs)
+    def update_each(self, batches: Sequence[WindowBatch]) -> list[UpdateResult]:
+        """Make an update of each member."""
+        columns = zip(*(batch.tensors for batch in batches), strict=True)
+        tensors = tuple(torch.stack(column) for column in columns)
+        kind = self.shared_kind([batch.kind for batch in batches])
+        result = self.update(WindowBatch(kind, tensors, batches[0].step))
         self.share_states()
-        return list(zip(*(output.unbind(0) for output in outputs), strict=True))
+        losses, correct, norms, *state = (
+            tensor.unbind(0) for tensor in (result.loss, result.correct, result.norm, *result.state)
+        )
+        states = zip(*state, strict=True)
+        return [UpdateResult(*parts) for parts in zip(losses, correct, norms, states, strict=True)]
 
-    def updates(self) -> list[list[Update]]:
-        """Train every trainer on its next piece of data; the updates of each."""
-        made: list[list[Update]] = [[] for _ in self.trainers]
-        for portions in zip(*(trainer.portions() for trainer in self.trainers), strict=True):
-            lives = [one.learn(portion) for one, portion in zip(self.trainers, portions, strict=True)]
-            counted = portions[0].counted > 0
-            answers: Sequence[Any] = (
-                self.answer([next(life) for life in lives]) if counted else [None] * len(made)
-            )
-            for mine, life, answer in zip(made, lives, answers, strict=True):
-                try:
-                    life.send(answer)
-                except StopIteration as end:
-                    mine += end.value
-        return made
-
-    def kind(self, kinds: list[Kind]) -> Kind:
+    def shared_kind(self, kinds: Sequence[UpdateKind]) -> UpdateKind:
         """The kind of all; targets that find no slot in an adaptive softmax give every position one."""
         kind, cutoffs = kinds[0], self.config.model.cutoffs
-        if cutoffs and any(not one.capacities for one in kinds):
+        if cutoffs and any(not kind.capacities for kind in kinds):
             positions = self.config.train.batch * kind.length
             return kind._replace(capacities=(positions,) * len(cutoffs))
         return kind
 
-    def read(self, segment: Segment, state: State, capacities: tuple[int, ...] = ()) -> Output:
-        """A segment's losses, if it is asked for any, and the state behind it, of every seed."""
-        asked = segment.targets.shape[-1] > 0
-        given = {"reset": segment.reset, "targets": segment.targets if asked else None}
-        tensors = {name: tensor for name, tensor in given.items() if tensor is not None}
+    def encode(self, segment: Segment, state: State, capacities: tuple[int, ...] = ()) -> Output:
+        """A segment's losses, if it has targets, and the state behind it, of every seed."""
+        has_targets = segment.targets.shape[-1] > 0
+        options = {"reset": segment.reset, "targets": segment.targets if has_targets else None}
+        tensors = {name: tensor for name, tensor in options.items() if tensor is not None}
         with self.autocast():
-            found = self.reading(self.model, self.parameters, segment.tokens, state, tensors, capacities)
-        logits, after, losses = tree_map(self.widened, found)
+            outputs = self.encode_segment(
+                self.model, self.parameters, segment.tokens, state, tensors, capacities
+            )
+        logits, after, losses = tree_map(widened, outputs)
         return Output(logits, after, (), *losses)
 
-    def autocast(self) -> AbstractContextManager[Any]:
-        """Fabric's own, where a single trainer reads through Fabric."""
-        mixed = self.config.precision == "bf16-mixed"
-        return self.trainers[0].fabric.autocast() if mixed else nullcontext()
+    def clip(self, largest: float) -> Tensor:
+        """Scale the gradient of each seed down to the largest norm by itself; returns their own, (K,)."""
+        parameters = self.parameters.values()
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)
+        factors = (largest / (norms + CLIP_EPSILON)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(factors.view(-1, *(1,) * (gradient.dim() - 1)))
+        return norms
 
-    def widened(self, tensor: Tensor) -> Tensor:
-        """As Fabric hands on what was computed in bfloat16."""
-        return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Fabric's own, where a single run encodes through Fabric."""
+        return self.fabric.autocast() if self.config.precision == "bf16-mixed" else nullcontext()
 
     def take_states(self) -> None:
-        """Stack what the trainers' optimizers know; numbers, such as how many steps, are the same for all."""
+        """Stack what the members' optimizers know; numbers, such as how many steps, are the same for all."""
         for number, optimizer in enumerate(self.optimizers):
-            owned = [states_of(trainer.optimizers[number].optimizer) for trainer in self.trainers]
+            owned = [states_of(member.optimizers[number].optimizer) for member in self.members]
             for leaf, states in zip(parameters_of(optimizer), zip(*owned, strict=True), strict=True):
                 for name, value in states[0].items():
                     values = [state[name] for state in states]
@@ -134,68 +120,66 @@ class Stack:
         self.share_states()
 
     def share_states(self) -> None:
-        """Let each trainer's optimizers see their part of the states, as soon as there are any."""
+        """Let each member's optimizers see their part of the states, as soon as there are any."""
         known = sum(len(optimizer.state) for optimizer in self.optimizers)
-        if known == self.known:
+        if known == self.known_states:
             return
-        self.known = known
+        self.known_states = known
         for number, optimizer in enumerate(self.optimizers):
-            for place, trainer in enumerate(self.trainers):
-                own = trainer.optimizers[number].optimizer
-                for mine, leaf in zip(parameters_of(own), parameters_of(optimizer), strict=True):
-                    if leaf in optimizer.state:
-                        state = optimizer.state[leaf].items()
-                        own.state[mine] = {
-                            name: value[place] if value.dim() else value for name, value in state
-                        }
+            for row, member in enumerate(self.members):
+                share_row(optimizer, member.optimizers[number].optimizer, row)
 
     def release(self) -> None:
-        """Give each trainer back what is its own; recordings know only where things were."""
-        for trainer in self.trainers:
-            trainer.update.forget()
-            for parameter in trainer.model.parameters():
+        """Give each member back what is its own; recordings know only where things were."""
+        for member in self.members:
+            member.forget_recordings()
+            for parameter in member.model.parameters():
                 parameter.data = parameter.data.clone()
-            for optimizer in trainer.optimizers:
+            for optimizer in member.optimizers:
                 for state in optimizer.optimizer.state.values():
                     state.update({name: value.clone() for name, value in state.items()})
-        if self.trainers:
-            self.update.forget()
+        self.forget_recordings()
 
 
-def read_each(
+def encode_each(
     model: SegmentModel,
-    parameters: dict[str, nn.Parameter],
+    parameters: dict[str, Tensor],
     tokens: Tensor,
     state: State,
-    given: dict[str, Tensor],
+    options: dict[str, Tensor],
     capacities: tuple[int, ...],
 ) -> tuple[Tensor, State, list[Tensor]]:
-    """Read a segment (K, B, L) with each of K sets of parameters: logits, states, the losses asked for.
+    """Encode a segment (K, B, L) with each of K sets of parameters: logits, states, the losses asked for.
 
     Attention is the eager one, unless the layers are prepared: the fused kernels have no rule for batches of
     batches on every device.
     """
     alone = model.backbone.prepared is None
-    fixed: dict[str, Any] = {"capacities": capacities} if "targets" in given else {"predict": False}
+    fixed: dict[str, Any] = {"capacities": capacities} if "targets" in options else {"predict": False}
 
-    def read(
-        parameters: dict[str, Tensor], tokens: Tensor, state: State, given: dict[str, Tensor]
+    def encode(
+        parameters: dict[str, Tensor], tokens: Tensor, state: State, options: dict[str, Tensor]
     ) -> tuple[Tensor, State, list[Tensor]]:
-        named = {**given, **fixed, "attention": alone}
+        named = {**options, **fixed, "attention": alone}
         output: Output = functional_call(model, parameters, (tokens, state), named)
-        return output.logits, output.state, [one for one in output[3:] if one is not None]
+        return output.logits, output.state, [loss for loss in output[3:] if loss is not None]
 
-    return vmap(read, randomness="different")(parameters, tokens, state, given)
+    return vmap(encode, randomness="different")(parameters, tokens, state, options)
 
 
-def clip_each(parameters: list[Tensor], largest: float) -> Tensor:
-    """Scale the gradient of each seed down to the largest norm by itself; returns their own, (K,)."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)
-    factors = (largest / (norms + 1e-6)).clamp(max=1.0)  # as clip_grad_norm_ does
-    for gradient in gradients:
-        gradient.mul_(factors.view(-1, *(1,) * (gradient.dim() - 1)))
-    return norms
+def widened(tensor: Tensor) -> Tensor:
+    """As Fabric hands on what was computed in bfloat16."""
+    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+
+
+def share_row(stacked: Optimizer, optimizer: Optimizer, row: int) -> None:
+    """Let the optimizer of one seed see its row of what the optimizer of all knows."""
+    for parameter, leaf in zip(parameters_of(optimizer), parameters_of(stacked), strict=True):
+        if leaf in stacked.state:
+            states = stacked.state[leaf].items()
+            optimizer.state[parameter] = {
+                name: value[row] if value.dim() else value for name, value in states
+            }
 
 
 def parameters_of(optimizer: Optimizer) -> list[Tensor]:
@@ -207,7 +191,7 @@ def states_of(optimizer: Optimizer) -> list[dict[str, Tensor]]:
     return [optimizer.state.get(parameter, {}) for parameter in parameters_of(optimizer)]
 
 
-def ages(trainer: Trainer) -> list[list[float]]:
+def optimizer_steps(updater: SingleUpdater) -> list[list[float]]:
     """How many steps each parameter has made, where its optimizer counts them: seeds are stacked if equal."""
-    states = (state for one in trainer.optimizers for state in states_of(one.optimizer))
+    states = (state for wrapped in updater.optimizers for state in states_of(wrapped.optimizer))
     return [[float(value) for value in state.values() if value.dim() == 0] for state in states]
