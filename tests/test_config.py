@@ -6,6 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from rmt.config import (
+    Leaf,
     between,
     check,
     describe,
@@ -69,7 +70,7 @@ def test_what_is_left_out_is_the_default():
 def test_leaves_have_dotted_names_types_defaults_and_texts():
     found = {leaf.name: leaf for leaf in leaves(OuterConfig)}
     assert list(found) == ["inner.size", "inner.scope", "rate", "limit", "depth", "on", "options", "name"]
-    assert found["inner.size"] == ("inner.size", int, 3, "how many")
+    assert found["inner.size"] == Leaf("inner.size", int, 3, "how many")
     assert found["options"].default == {}
 
 

@@ -40,7 +40,7 @@ def test_every_run_of_a_comparison_is_a_command_that_can_be_given(capsys, tmp_pa
 
 
 def test_a_run_that_fails_says_why_and_the_others_are_not_trained_again(capsys, comparison):
-    comparison[0] = Run("first", f"{ECHO} --segments 77")
+    comparison[0] = Run("first", ECHO.replace("--segments 3", "--segments 77"))
     answer = rmt(capsys, "reproduce text --workers 2 --device cpu --out runs")
     assert answer.code == 1
     assert "first  rmt: segments=77 does not fit" in answer.out

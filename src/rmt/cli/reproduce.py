@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from typing import Literal
 
-from rmt.cli.arguments import command, one_of, parsed
-from rmt.errors import ConfigError
+from rmt.cli.front import Command, Options
+from rmt.config import at_least, option, required
+from rmt.errors import ConfigError, unknown
 
 EXAMPLES = """examples:
   rmt reproduce copies --workers 4 --device cuda
@@ -15,30 +19,37 @@ EXAMPLES = """examples:
 The same command goes on where it stopped; finished runs are not trained again."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReproduceOptions(Options):
+    """The options of `rmt reproduce`."""
+
+    name: str = required("copies, retrieval, quadratic or text", argument="NAME")
+    data: str = option("", "text: a corpus's name or a prepared folder")
+    steps: int = option(0, "another budget of updates; 0 = each run's own", at_least(0))
+    workers: int = option(1, "runs at a time", at_least(1))
+    seconds: float | None = option(None, "stop after this long; none = when all runs are done", at_least(0))
+    device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    out: str | None = option(None, "folder of the runs; none = runs/NAME")
+    list: bool = option(False, "print the commands and exit")
+
+
+COMMAND = Command(
+    "reproduce", "Train all runs of a comparison and print their table.", EXAMPLES, ReproduceOptions
+)
+
+
 def main(argv: Sequence[str]) -> int:
-    parser = command("rmt reproduce", "Train all runs of a comparison and print their table.", EXAMPLES)
-    parser.add_argument("name", metavar="NAME", help="copies, retrieval, quadratic or text")
-    parser.add_argument("--data", default="", help="text: a corpus's name or a prepared folder")
-    parser.add_argument("--steps", type=int, default=0, help="another budget of updates")
-    parser.add_argument("--workers", type=int, default=1, help="runs at a time (default: 1)")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this long")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--out", metavar="DIR", help="folder of the runs (default: runs/NAME)")
-    parser.add_argument("--list", action="store_true", help="print the commands and exit")
-    arguments = parsed(parser, argv)
-    if arguments is None:
+    options = COMMAND.parse(argv)
+    if options is None:
         return 0
     from rmt.experiments.suites import SUITES
 
-    one_of(arguments.name, list(SUITES), "comparison")
-    one_of(arguments.device, ["auto", "cpu", "cuda"], "device")
-    for name, least in (("steps", 0), ("workers", 1), ("seconds", 0)):
-        if getattr(arguments, name) < least:
-            raise ConfigError(f"{name}={getattr(arguments, name)} must be at least {least}")
-    if arguments.data and arguments.name != "text":
-        raise ConfigError(f"data={arguments.data} has no effect on {arguments.name}; leave it out")
-    runs = list(SUITES[arguments.name](arguments.data, arguments.steps))
-    if arguments.list:
+    if options.name not in SUITES:
+        raise unknown("comparison", options.name, SUITES)
+    if options.data and options.name != "text":
+        raise ConfigError(f"data={options.data} has no effect on {options.name}; leave it out")
+    runs = list(SUITES[options.name](options.data, options.steps))
+    if options.list:
         print("\n".join(f"rmt train {run.arguments}" for run in runs))
         return 0
     from rmt.experiments.report import report
@@ -48,8 +59,10 @@ def main(argv: Sequence[str]) -> int:
         found = f"{ended.result['metric']} {ended.result['value']:.4f}" if ended.result else ended.said
         print(f"{ended.run.name}  {found}  ({left} to go)", flush=True)
 
-    folder = Path(arguments.out or f"runs/{arguments.name}")
-    extra = ["--device", arguments.device]
-    results = reproduce(runs, folder, extra, arguments.workers, arguments.seconds, heard)
+    folder = Path(options.out or f"runs/{options.name}")
+    extra = ["--device", options.device]
+    results = reproduce(
+        runs, folder, extra, options.workers, inf if options.seconds is None else options.seconds, heard
+    )
     print(report(results))
     return 0 if len(results) == len(runs) else 1
