@@ -318,6 +318,7 @@ def test_bad_input_is_one_clear_line(capsys, case):
 
 def test_a_missing_tokenizer_backbone_or_file_is_one_clear_line(capsys):
     data, name = write("data.jsonl", GOOD), backbone()
+    Path("latin1.txt").write_bytes("café".encode("latin1"))
     for file in Path(name).glob("tokenizer*"):
         file.unlink()
     for command, message in (
@@ -332,6 +333,7 @@ def test_a_missing_tokenizer_backbone_or_file_is_one_clear_line(capsys):
             "path='.' has no articles-training-byarticle",
         ),
         ("predict nothing one.txt", "file 'one.txt' does not exist"),
+        ("predict nothing latin1.txt", "file 'latin1.txt' is not UTF-8 at byte 3; convert it first"),
         (f"predict nothing {data}", "run 'nothing' has no model yet"),
         ("predict nothing", "FILES are missing"),
         ("info ./nowhere", "backbone='./nowhere' cannot be loaded"),

@@ -34,15 +34,15 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str]) -> int:
-    given = COMMAND.collect(argv)
-    if given is None:
+    request = COMMAND.collect(argv)
+    if request is None:
         return 0
-    config = from_dict(FinetuneConfig, given.settings)
-    if given.printed(config):
+    config = from_dict(FinetuneConfig, request.settings)
+    if request.printed(config):
         return 0
     if not config.data:
         raise ConfigError("DATA is missing: name a file or a folder of documents, or hyperpartisan")
-    return run(config, given.options)
+    return run(config, request.options)
 
 
 def run(config: FinetuneConfig, options: RunFolderOptions) -> int:

@@ -50,7 +50,7 @@ FRONT = tuple(leaves(FrontOptions))
 
 
 @dataclass(frozen=True)
-class Given(Generic[T]):
+class Request(Generic[T]):
     """What a user said: the options of a command, and the settings beside them that were named."""
 
     options: T
@@ -96,10 +96,10 @@ class Command(Generic[T]):
 
     def parse(self, argv: Sequence[str]) -> T | None:
         """The options of a command line, or nothing where it asked for help or for its configuration."""
-        given = self.collect(argv)
-        return None if given is None or given.printed() else given.options
+        request = self.collect(argv)
+        return None if request is None or request.printed() else request.options
 
-    def collect(self, argv: Sequence[str]) -> Given[T] | None:
+    def collect(self, argv: Sequence[str]) -> Request[T] | None:
         """What a command line and its config file say, checked; nothing where help was asked for."""
         if self.asks_for_help(argv):
             print(page(self, FRONT))
@@ -110,12 +110,12 @@ class Command(Generic[T]):
         for name, value in line.items():
             put(values, name, value)
         self.require(values)
-        own = names_of(self.options)
-        options = build(self.options, {key: value for key, value in values.items() if key in own})
-        settings = {key: value for key, value in values.items() if key not in own}
+        names = names_of(self.options)
+        options = build(self.options, {key: value for key, value in values.items() if key in names})
+        settings = {key: value for key, value in values.items() if key not in names}
         if front["config"] == "-" and not front["print_config"]:
             refuse_second_input(options)
-        return Given(options, settings, front["config"], front["print_config"])
+        return Request(options, settings, front["config"], front["print_config"])
 
     def asks_for_help(self, argv: Sequence[str]) -> bool:
         words = argv[: list(argv).index("--")] if "--" in argv else argv
@@ -146,7 +146,7 @@ class Command(Generic[T]):
     def require(self, values: Mapping[str, Any]) -> None:
         """Raise for a field that has no default and was not given."""
         for leaf in leaves(self.options):
-            if leaf.default is dataclasses.MISSING and not given_in(values, leaf.name):
+            if leaf.default is dataclasses.MISSING and not has_value(values, leaf.name):
                 verb = "are" if flags.is_list(leaf) else "is"
                 raise ConfigError(
                     f"{leaf.argument or leaf.name} {verb} missing: {leaf.help}; see {self.call} --help"
@@ -186,7 +186,7 @@ def put(nested: dict[str, Any], name: str, value: Any) -> None:
     nested[last] = {**nested.get(last, {}), **value} if isinstance(value, dict) else value
 
 
-def given_in(nested: Mapping[str, Any], name: str) -> bool:
+def has_value(nested: Mapping[str, Any], name: str) -> bool:
     """Whether a dotted name has a value that is not empty."""
     for part in name.split("."):
         if part not in nested:

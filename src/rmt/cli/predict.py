@@ -57,12 +57,20 @@ def texts(files: Sequence[str], column: str) -> Iterator[tuple[str, str]]:
         if not file.is_file():
             raise DataError(f"file {str(file)!r} does not exist; name a text or a table")
         if file.suffix not in TABLES:
-            yield whole(str(file), file.read_text(encoding="utf-8", errors="strict"))
+            yield whole(str(file), text_of(file))
             continue
         for number, row in enumerate(rows(file), 1):
             if column not in row:
                 raise DataError(f"{file}: row {number} has no column {column!r}; name it with --text")
             yield whole(f"{file}:{number}", str(row[column]))
+
+
+def text_of(file: Path) -> str:
+    """A text in UTF-8."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"file {str(file)!r} is not UTF-8 at byte {error.start}; convert it first") from None
 
 
 def whole(name: str, text: str) -> tuple[str, str]:

@@ -38,17 +38,21 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str]) -> int:
-    given = COMMAND.collect(argv)
-    if given is None:
+    request = COMMAND.collect(argv)
+    if request is None:
         return 0
-    if "name" not in given.settings.get("task", {}):
+    if "name" not in request.settings.get("task", {}):
         raise ConfigError("TASK is missing: name one, such as rmt train copy; rmt data list shows them")
     from rmt.experiments.recipe import resolve
 
-    config = resolve(given.settings)
-    if given.printed(config):
+    config = resolve(request.settings)
+    if request.printed(config):
         return 0
-    return train_one(config, given.options) if given.options.seeds == 1 else train_many(config, given.options)
+    return (
+        train_one(config, request.options)
+        if request.options.seeds == 1
+        else train_many(config, request.options)
+    )
 
 
 def train_one(config: RunConfig, options: RunFolderOptions) -> int:
