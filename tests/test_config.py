@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from rmt.config import (
-    Bounds,
+    Interval,
     Leaf,
     above,
     at_least,
@@ -220,7 +220,7 @@ def test_every_mistake_of_a_user_is_the_one_root_error_with_exit_code_2():
 class BoundedConfig:
     folder: str = required("where", argument="FOLDER")
     count: int = option(1, "how many", at_least(1))
-    share: float | None = option(None, "how much", Bounds(0, 1, high_open=True))
+    share: float | None = option(None, "how much", Interval(0, 1, high_open=True))
     sizes: tuple[int, ...] = option((), "how large", above(0), bare=(1, 2))
 
     def __post_init__(self) -> None:
@@ -232,11 +232,11 @@ class BoundedConfig:
     [
         (at_least(1), [1, 2.5, 1e9], [0, 0.99], "at least 1"),
         (above(0), [1e-9, 3], [0, -1], "above 0"),
-        (Bounds(0, 9), [0, 9], [-1, 10], "0 to 9"),
-        (Bounds(0, 1, high_open=True), [0, 0.99], [1, -0.1], "at least 0 and below 1"),
-        (Bounds(0, 1, low_open=True), [0.01, 1], [0, 1.1], "above 0 and at most 1"),
-        (Bounds(high=3), [-9, 3], [4], "at most 3"),
-        (Bounds(), [-9, 9], [], "finite"),
+        (Interval(0, 9), [0, 9], [-1, 10], "0 to 9"),
+        (Interval(0, 1, high_open=True), [0, 0.99], [1, -0.1], "at least 0 and below 1"),
+        (Interval(0, 1, low_open=True), [0.01, 1], [0, 1.1], "above 0 and at most 1"),
+        (Interval(high=3), [-9, 3], [4], "at most 3"),
+        (Interval(), [-9, 9], [], "finite"),
     ],
     ids=str,
 )

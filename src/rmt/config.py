@@ -22,7 +22,7 @@ from rmt.errors import ConfigError, unknown
 T = TypeVar("T")
 
 
-class Bounds(NamedTuple):
+class Interval(NamedTuple):
     """The finite numbers that a field may have; an end that is open is not one of them."""
 
     low: float = -math.inf
@@ -44,18 +44,18 @@ class Bounds(NamedTuple):
         return " and ".join(ends) or "finite"
 
 
-def at_least(low: float) -> Bounds:
+def at_least(low: float) -> Interval:
     """`low` and every finite number above it."""
-    return Bounds(low)
+    return Interval(low)
 
 
-def above(low: float) -> Bounds:
+def above(low: float) -> Interval:
     """Every finite number above `low`, but not `low` itself."""
-    return Bounds(low, low_open=True)
+    return Interval(low, low_open=True)
 
 
 def option(
-    default: Any, help: str, within: Bounds | None = None, *, argument: str = "", bare: Any = None
+    default: Any, help: str, within: Interval | None = None, *, argument: str = "", bare: Any = None
 ) -> Any:
     """A dataclass field with its one-line documentation, which is also the command line's help.
 
@@ -79,7 +79,7 @@ class Leaf(NamedTuple):
     type: Any
     default: Any  # dataclasses.MISSING: there is none
     help: str = ""
-    within: Bounds | None = None
+    within: Interval | None = None
     argument: str = ""  # what stands for it in a usage line, if it is given without a flag
     bare: Any = None  # its value where a flag stands alone
 
@@ -161,7 +161,7 @@ def check(value: Any, kind: Any, name: str) -> Any:
     raise misfit(value, kind, name)
 
 
-def inside(value: Any, bounds: Bounds | None, name: str) -> None:
+def inside(value: Any, bounds: Interval | None, name: str) -> None:
     """Raise for a number, also in a list, that is not within the bounds of its field."""
     for number in value if isinstance(value, tuple) else (value,):
         is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
@@ -271,12 +271,12 @@ def write_yaml(values: Mapping[str, Any]) -> str:
 
 def positive(name: str, value: float, *, zero: bool = False) -> None:
     """Raise unless `value` is above zero (or at least zero)."""
-    inside(value, Bounds(0, low_open=not zero), name)
+    inside(value, Interval(0, low_open=not zero), name)
 
 
 def between(name: str, value: float, low: float, high: float, *, closed: bool = False) -> None:
     """Raise unless `low` <= `value` < `high` (or, closed, `low` < `value` <= `high`)."""
-    inside(value, Bounds(low, high, low_open=closed, high_open=not closed), name)
+    inside(value, Interval(low, high, low_open=closed, high_open=not closed), name)
 
 
 def check_fields(config: Any, group: str = "") -> None:

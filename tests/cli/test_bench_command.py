@@ -145,9 +145,9 @@ def test_growth_is_a_page_of_its_own(capsys, tmp_path, monkeypatch):
 
 
 def test_without_names_a_cpu_gets_the_small_ones_and_a_gpu_the_papers(capsys):
-    request = bench.COMMAND.collect([])
-    assert bench.chosen(request, "cpu") == ([*SMALL], "small")
-    assert bench.chosen(request, "cuda") == ([*PAPER], "paper")
+    invocation = bench.COMMAND.collect([])
+    assert bench.chosen(invocation, "cpu") == ([*SMALL], "small")
+    assert bench.chosen(invocation, "cuda") == ([*PAPER], "paper")
 
 
 def test_without_matplotlib_there_is_no_picture_and_a_word_about_it(capsys, tmp_path, monkeypatch):

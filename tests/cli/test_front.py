@@ -10,7 +10,7 @@ import yaml
 
 from rmt.cli.front import Command, Options
 from rmt.cli.main import main
-from rmt.config import Bounds, above, at_least, option, required
+from rmt.config import Interval, above, at_least, option, required
 from rmt.errors import ConfigError
 from tests.cli.commands import all_commands, line
 
@@ -43,7 +43,7 @@ class TriedOptions(Options):
     name: str = required("what it is called", argument="NAME")
     more: tuple[str, ...] = option((), "others", argument="MORE")
     count: int = option(3, "how many", at_least(1))
-    rate: float = option(0.5, "how fast", Bounds(0, 1, low_open=True))
+    rate: float = option(0.5, "how fast", Interval(0, 1, low_open=True))
     depth: int | Literal["full"] = option("full", "how deep", at_least(0))
     sizes: tuple[int, ...] = option((), "how large", above(0), bare=(1, 2))
     kind: Literal["apple", "pear"] | None = option(None, "which fruit")

@@ -11,7 +11,7 @@ import yaml
 
 from rmt.cli import flags
 from rmt.cli.main import main
-from rmt.config import Bounds, Leaf, choices, leaves, write_yaml
+from rmt.config import Interval, Leaf, choices, leaves, write_yaml
 from rmt.train.config import RunConfig
 from tests.cli.command import Answer
 from tests.cli.commands import all_commands, line
@@ -19,7 +19,7 @@ from tests.cli.commands import all_commands, line
 COMMANDS = all_commands()
 SEED = 14
 # numbers that the settings of a run refuse by hand-written checks, as -1: all of them
-BELOW_ZERO = {leaf.name: Bounds(0) for leaf in leaves(RunConfig) if {int, float} & set(choices(leaf.type))}
+BELOW_ZERO = {leaf.name: Interval(0) for leaf in leaves(RunConfig) if {int, float} & set(choices(leaf.type))}
 REMEDY = re.compile(
     r"must be|is not (a |an |one of|true|text|\S+ or )|needs|leave|choose|give|use|KEY=VALUE|effect"
 )
@@ -88,7 +88,7 @@ def words_of_another_type(leaf: Leaf, draw: random.Random) -> Iterator[str]:
         yield draw.choice(["true", "False"])
 
 
-def beyond(leaf: Leaf, bounds: Bounds | None, draw: random.Random) -> Iterator[float]:
+def beyond(leaf: Leaf, bounds: Interval | None, draw: random.Random) -> Iterator[float]:
     """Numbers outside the bounds of a field."""
     kinds = set(choices(leaf.type)) | set(get_args(leaf.type))
     if bounds is None or not {int, float} & kinds:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rmt.cli.front import Command, Options
-from rmt.config import Bounds, at_least, option, required
+from rmt.config import Interval, at_least, option, required
 from rmt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class AttentionOptions(Options):
     text: str | None = option(None, "your own tokens, as rmt data show prints them, in place of examples")
     segments: int | None = option(None, "other number of segments than in training", at_least(1))
     serve: bool = option(False, "also serve the page on this machine and open it")
-    port: int = option(0, "port for --serve; 0 = any free one", Bounds(0, 65535))
+    port: int = option(0, "port for --serve; 0 = any free one", Interval(0, 65535))
     quiet: bool = option(False, "print only where the page is")
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from rmt.bench.configurations import CONFIGURATIONS, PAPER, SMALL
 from rmt.cli import task_options
-from rmt.cli.front import Command, Options, Request
+from rmt.cli.front import Command, Invocation, Options
 from rmt.cli.training import ALIASES, VARYING
 from rmt.config import at_least, option
 from rmt.errors import ConfigError, unknown
@@ -82,24 +82,24 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str]) -> int:
-    request = COMMAND.collect(argv)
-    if request is None or request.printed():
+    invocation = COMMAND.collect(argv)
+    if invocation is None or invocation.printed():
         return 0
-    options = request.options
+    options = invocation.options
     if options.list:
         width = max(map(len, CONFIGURATIONS))
         print("\n".join(f"{name:{width}}  {known.about}" for name, known in CONFIGURATIONS.items()))
         return 0
     from rmt.train.device import device_of
 
-    device = device_of(request.settings.get("device", "auto"))
-    ways = ways_of(options, request.settings.get("compile", "auto"), device)
-    names, title = chosen(request, device)
+    device = device_of(invocation.settings.get("device", "auto"))
+    ways = ways_of(options, invocation.settings.get("compile", "auto"), device)
+    names, title = chosen(invocation, device)
     if options.growth and len(names) != 1:
         raise ConfigError(f"growth is measured of one configuration, not of {len(names)}; give one NAME")
     updates = options.updates or UPDATES[device]
     with tempfile.TemporaryDirectory() as folder:
-        subjects = [subject(name, request.settings, device, Path(folder)) for name in names]
+        subjects = [subject(name, invocation.settings, device, Path(folder)) for name in names]
         page = page_of(options, shlex.join(["rmt", "bench", *argv]), title, subjects, device)
         if options.growth:
             return measure_growth(page, subjects[0], options.counts, ways, updates)
@@ -117,11 +117,11 @@ def ways_of(options: BenchOptions, fast: str, device: str) -> Sequence[Any]:
     return [fast] if options.paths == "fast" else ["off", fast]
 
 
-def chosen(request: Request[BenchOptions], device: str) -> tuple[Sequence[str], str]:
+def chosen(invocation: Invocation[BenchOptions], device: str) -> tuple[Sequence[str], str]:
     """What to measure, and what the page is called."""
     from rmt.tasks.registry import task_names
 
-    names, task = request.options.names, request.settings.get("task", {}).get("name")
+    names, task = invocation.options.names, invocation.settings.get("task", {}).get("name")
     known = [*CONFIGURATIONS, "text", *task_names()]
     for name in names:
         if name not in known and ":" not in name:
@@ -131,7 +131,7 @@ def chosen(request: Request[BenchOptions], device: str) -> tuple[Sequence[str], 
     if names:
         return names, "-".join(names).replace(":", ".")
     if task is not None:
-        return [task], Path(request.config).stem if request.config else task.replace(":", ".")
+        return [task], Path(invocation.config).stem if invocation.config else task.replace(":", ".")
     return (list(PAPER), "paper") if device == "cuda" else (list(SMALL), "small")
 
 

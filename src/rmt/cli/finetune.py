@@ -34,15 +34,15 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str]) -> int:
-    request = COMMAND.collect(argv)
-    if request is None:
+    invocation = COMMAND.collect(argv)
+    if invocation is None:
         return 0
-    config = from_dict(FinetuneConfig, request.settings)
-    if request.printed(config):
+    config = from_dict(FinetuneConfig, invocation.settings)
+    if invocation.printed(config):
         return 0
     if not config.data:
         raise ConfigError("DATA is missing: name a file or a folder of documents, or hyperpartisan")
-    return run(config, request.options)
+    return run(config, invocation.options)
 
 
 def run(config: FinetuneConfig, options: RunFolderOptions) -> int:

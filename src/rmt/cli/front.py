@@ -50,7 +50,7 @@ FRONT = tuple(leaves(FrontOptions))
 
 
 @dataclass(frozen=True)
-class Request(Generic[T]):
+class Invocation(Generic[T]):
     """What a user said: the options of a command, and the settings beside them that were named."""
 
     options: T
@@ -96,10 +96,10 @@ class Command(Generic[T]):
 
     def parse(self, argv: Sequence[str]) -> T | None:
         """The options of a command line, or nothing where it asked for help or for its configuration."""
-        request = self.collect(argv)
-        return None if request is None or request.printed() else request.options
+        invocation = self.collect(argv)
+        return None if invocation is None or invocation.printed() else invocation.options
 
-    def collect(self, argv: Sequence[str]) -> Request[T] | None:
+    def collect(self, argv: Sequence[str]) -> Invocation[T] | None:
         """What a command line and its config file say, checked; nothing where help was asked for."""
         if self.asks_for_help(argv):
             print(page(self, FRONT))
@@ -115,7 +115,7 @@ class Command(Generic[T]):
         settings = {key: value for key, value in values.items() if key not in names}
         if front["config"] == "-" and not front["print_config"]:
             refuse_second_input(options)
-        return Request(options, settings, front["config"], front["print_config"])
+        return Invocation(options, settings, front["config"], front["print_config"])
 
     def asks_for_help(self, argv: Sequence[str]) -> bool:
         words = argv[: list(argv).index("--")] if "--" in argv else argv

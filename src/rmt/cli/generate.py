@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rmt.cli.front import Command, Options
-from rmt.config import Bounds, at_least, option, required
+from rmt.config import Interval, at_least, option, required
 from rmt.errors import ConfigError
 
 EXAMPLES = """examples:
@@ -28,7 +28,7 @@ class GenerateOptions(Options):
     tokens: int = option(200, "how many", at_least(0))
     temperature: float = option(1.0, "0 = always the likeliest", at_least(0))
     top_k: int | None = option(None, "only so many of the likeliest tokens", at_least(1))
-    top_p: float = option(1.0, "only the likeliest of this probability", Bounds(0, 1, low_open=True))
+    top_p: float = option(1.0, "only the likeliest of this probability", Interval(0, 1, low_open=True))
     seed: int | None = option(None, "the same seed gives the same text", at_least(0))
     stop: str | None = option(None, "end behind this text")
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")

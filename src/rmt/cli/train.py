@@ -38,20 +38,20 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str]) -> int:
-    request = COMMAND.collect(argv)
-    if request is None:
+    invocation = COMMAND.collect(argv)
+    if invocation is None:
         return 0
-    if "name" not in request.settings.get("task", {}):
+    if "name" not in invocation.settings.get("task", {}):
         raise ConfigError("TASK is missing: name one, such as rmt train copy; rmt data list shows them")
     from rmt.experiments.recipe import resolve
 
-    config = resolve(request.settings)
-    if request.printed(config):
+    config = resolve(invocation.settings)
+    if invocation.printed(config):
         return 0
     return (
-        train_one(config, request.options)
-        if request.options.seeds == 1
-        else train_many(config, request.options)
+        train_one(config, invocation.options)
+        if invocation.options.seeds == 1
+        else train_many(config, invocation.options)
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rmt.config import Bounds, above, at_least, check_fields, option
+from rmt.config import Interval, above, at_least, check_fields, option
 from rmt.errors import ConfigError
 from rmt.train.config import LARGEST_SEED
 from rmt.train.warmup import check_warmup
@@ -58,7 +58,7 @@ class FinetuneConfig:
     precision: Literal["auto", "32-true", "bf16-mixed", "64-true"] = option(
         "auto", "number format; auto = bf16-mixed on a GPU, else 32-true"
     )
-    seed: int = option(0, "random seed of the head, of memory, dropout and order", Bounds(0, LARGEST_SEED))
+    seed: int = option(0, "random seed of the head, of memory, dropout and order", Interval(0, LARGEST_SEED))
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
 
     def __post_init__(self) -> None:
