@@ -30,6 +30,7 @@ EVALUATION = {"infer", "text", "tasks", *MODEL}
 TRAINING = {"evaluate", *EVALUATION}
 EVERYTHING = {"train", "analysis", "bench", "documents", "hf", "compat", *TRAINING}
 BELOW = {
+    "__main__": {"cli"},
     "cli": {"experiments", *EVERYTHING},
     "experiments": EVERYTHING,
     "train": TRAINING,

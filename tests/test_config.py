@@ -1,21 +1,29 @@
 """Configuration: one text per field, dictionaries and YAML there and back, and no mistake that passes."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
 
 from rmt.config import (
+    Interval,
+    Leaf,
+    above,
+    at_least,
     between,
     check,
+    check_fields,
     describe,
     from_dict,
     leaves,
+    load_yaml,
     needless,
     option,
     parse,
     positive,
     read_yaml,
+    required,
     to_dict,
     typed,
     write_yaml,
@@ -69,7 +77,7 @@ def test_what_is_left_out_is_the_default():
 def test_leaves_have_dotted_names_types_defaults_and_texts():
     found = {leaf.name: leaf for leaf in leaves(OuterConfig)}
     assert list(found) == ["inner.size", "inner.scope", "rate", "limit", "depth", "on", "options", "name"]
-    assert found["inner.size"] == ("inner.size", int, 3, "how many")
+    assert found["inner.size"] == Leaf("inner.size", int, 3, "how many")
     assert found["options"].default == {}
 
 
@@ -206,3 +214,85 @@ def test_an_unknown_name_is_answered_with_the_nearest_or_with_all():
 def test_every_mistake_of_a_user_is_the_one_root_error_with_exit_code_2():
     assert issubclass(ConfigError, RMTError)
     assert ConfigError.exit_code == 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedConfig:
+    folder: str = required("where", argument="FOLDER")
+    count: int = option(1, "how many", at_least(1))
+    share: float | None = option(None, "how much", Interval(0, 1, high_open=True))
+    sizes: tuple[int, ...] = option((), "how large", above(0), bare=(1, 2))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "inside", "outside", "words"),
+    [
+        (at_least(1), [1, 2.5, 1e9], [0, 0.99], "at least 1"),
+        (above(0), [1e-9, 3], [0, -1], "above 0"),
+        (Interval(0, 9), [0, 9], [-1, 10], "0 to 9"),
+        (Interval(0, 1, high_open=True), [0, 0.99], [1, -0.1], "at least 0 and below 1"),
+        (Interval(0, 1, low_open=True), [0.01, 1], [0, 1.1], "above 0 and at most 1"),
+        (Interval(high=3), [-9, 3], [4], "at most 3"),
+        (Interval(), [-9, 9], [], "finite"),
+    ],
+    ids=str,
+)
+def test_bounds_admit_the_finite_numbers_inside_them_and_say_which(bounds, inside, outside, words):
+    assert all(map(bounds.admits, inside))
+    assert not any(map(bounds.admits, [*outside, float("nan"), float("inf"), float("-inf")]))
+    assert str(bounds) == words
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"count": 0}, "count=0 must be at least 1"),
+        ({"share": 1}, "share=1.0 must be at least 0 and below 1"),
+        ({"share": float("nan")}, "share=nan must be finite"),
+        ({"sizes": [3, 0]}, "sizes=0 must be above 0"),
+        ({"sizes": [3, "x"]}, "sizes='x' is not a whole number"),
+        ({"sizes": 3}, "sizes=3 is not a list of whole numbers, such as 2,4"),
+    ],
+    ids=str,
+)
+def test_a_value_outside_its_bounds_is_named(values, message):
+    with pytest.raises(ConfigError) as caught:
+        from_dict(BoundedConfig, {"folder": "here", **values})
+    assert str(caught.value) == message
+
+
+def test_a_leaf_has_its_bounds_and_how_it_stands_on_a_command_line():
+    folder, count, _, sizes = leaves(BoundedConfig)
+    assert (folder.default, folder.argument) == (dataclasses.MISSING, "FOLDER")
+    assert (count.within, count.argument) == (at_least(1), "")
+    assert sizes.bare == (1, 2)
+
+
+def test_a_dataclass_built_by_hand_is_checked_like_a_file():
+    assert BoundedConfig(folder="here").count == 1
+    with pytest.raises(ConfigError, match=r"^count=0 must be at least 1$"):
+        BoundedConfig(folder="here", count=0)
+
+
+@pytest.mark.parametrize(("text", "value"), [("1,2", (1, 2)), ("7", (7,)), ("", ())])
+def test_a_list_has_commas(text, value):
+    assert parse(text, tuple[int, ...], "sizes") == value
+
+
+@pytest.mark.parametrize("text", ["1,,2", "1,x", ",", "1.5"])
+def test_a_list_with_anything_else_is_a_mistake(text):
+    with pytest.raises(ConfigError, match=f"^sizes={text!r} is not a list of whole numbers, such as 2,4$"):
+        parse(text, tuple[int, ...], "sizes")
+
+
+def test_a_key_that_stands_twice_in_a_file_is_a_mistake():
+    with pytest.raises(ConfigError, match=r"^here has the key 'size' twice; leave one out$"):
+        load_yaml("inner:\n  size: 1\n  size: 2\n", "here")
+
+
+def test_a_choice_that_is_nearly_right_is_answered_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"^inner\.scope='al' is not some or all; did you mean 'all'\?$"):
+        from_dict(OuterConfig, {"inner": {"scope": "al"}})

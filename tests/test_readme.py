@@ -159,14 +159,14 @@ def test_the_sentence_on_documents_is_what_was_measured() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/huggingface.md"])
 def test_predict_takes_the_folder_that_the_line_before_it_made(page: str) -> None:
-    from rmt.cli.finetune import default_folder, parser, settings
+    from rmt.cli.finetune import COMMAND, default_folder
 
     lines = re.findall(
         r"^\$ rmt finetune (.*)\n\$ rmt predict (\S+)", (ROOT / page).read_text(), re.MULTILINE
     )
     assert lines
     for finetune, folder in lines:
-        config = from_dict(FinetuneConfig, settings(parser().parse_args(finetune.split())))
+        config = from_dict(FinetuneConfig, COMMAND.collect(finetune.split()).settings)
         assert default_folder(config).as_posix() == folder
 
 

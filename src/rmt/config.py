@@ -1,13 +1,14 @@
 """Configuration as frozen dataclasses: one text per field serves code, YAML and command line.
 
-A field is declared with `option(default, "what it means")`. `from_dict` and `to_dict` convert nested
-dataclasses, `typed` checks settings that are not yet all there, `leaves` lists their dotted names, `parse`
-reads one value from text.
+A field is declared with `option(default, "what it means", at_least(1))`, or with `required` where it has no
+default. `from_dict` and `to_dict` convert nested dataclasses, `typed` checks settings that are not yet all
+there, `leaves` lists their dotted names, `parse` makes a value of text.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
 import types
 import typing
@@ -21,11 +22,54 @@ from rmt.errors import ConfigError, unknown
 T = TypeVar("T")
 
 
-def option(default: Any, help: str) -> Any:
-    """A dataclass field with its one-line documentation, which is also the command line's help."""
+class Interval(NamedTuple):
+    """The finite numbers that a field may have; an end that is open is not one of them."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+
+    def admits(self, value: float) -> bool:
+        above = value > self.low if self.low_open else value >= self.low
+        below = value < self.high if self.high_open else value <= self.high
+        return math.isfinite(value) and above and below
+
+    def __str__(self) -> str:
+        if math.isfinite(self.low + self.high) and not (self.low_open or self.high_open):
+            return f"{self.low} to {self.high}"
+        low = f"{'above' if self.low_open else 'at least'} {self.low}"
+        high = f"{'below' if self.high_open else 'at most'} {self.high}"
+        ends = [text for text, end in ((low, self.low), (high, self.high)) if math.isfinite(end)]
+        return " and ".join(ends) or "finite"
+
+
+def at_least(low: float) -> Interval:
+    """`low` and every finite number above it."""
+    return Interval(low)
+
+
+def above(low: float) -> Interval:
+    """Every finite number above `low`, but not `low` itself."""
+    return Interval(low, low_open=True)
+
+
+def option(
+    default: Any, help: str, within: Interval | None = None, *, argument: str = "", bare: Any = None
+) -> Any:
+    """A dataclass field with its one-line documentation, which is also the command line's help.
+
+    `argument` names a field that is given without a flag; `bare` is the value of a flag that stands alone.
+    """
+    metadata = {"help": help, "within": within, "argument": argument, "bare": bare}
     if dataclasses.is_dataclass(default) or isinstance(default, (dict, list)):
-        return dataclasses.field(default_factory=lambda: copy(default), metadata={"help": help})
-    return dataclasses.field(default=default, metadata={"help": help})
+        return dataclasses.field(default_factory=lambda: copy(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def required(help: str, *, argument: str = "") -> Any:
+    """The same for a field that has no default."""
+    return option(dataclasses.MISSING, help, argument=argument)
 
 
 class Leaf(NamedTuple):
@@ -33,8 +77,11 @@ class Leaf(NamedTuple):
 
     name: str  # dotted, e.g. "model.memory.size"
     type: Any
-    default: Any
-    help: str
+    default: Any  # dataclasses.MISSING: there is none
+    help: str = ""
+    within: Interval | None = None
+    argument: str = ""  # what stands for it in a usage line, if it is given without a flag
+    bare: Any = None  # its value where a flag stands alone
 
 
 def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
@@ -43,12 +90,12 @@ def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
     for field in dataclasses.fields(cls):
         kind, name = types_of[field.name], prefix + field.name
         if dataclasses.is_dataclass(kind):
-            yield from leaves(kind, name + ".")
+            yield from leaves(typing.cast(type, kind), name + ".")
             continue
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
-        yield Leaf(name, kind, default, field.metadata.get("help", ""))
+        yield Leaf(name, kind, default, **field.metadata)
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -89,12 +136,13 @@ def build(cls: type[T], values: Mapping[str, Any]) -> T:
 
 
 def typed(cls: type, values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Some settings of `cls`, nested, every key known and every value of its type; else an error."""
+    """Some settings of `cls`, nested, every key known, every value of its type and within its bounds."""
     types_of = typing.get_type_hints(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls)}
     checked = {}
     for key, value in values.items():
-        if key not in types_of:
-            raise unknown("key", where + str(key), [where + name for name in types_of])
+        if key not in fields:
+            raise unknown("key", where + str(key), [where + name for name in fields])
         kind, name = types_of[key], where + key
         if dataclasses.is_dataclass(kind):
             if not isinstance(value, Mapping):
@@ -102,6 +150,7 @@ def typed(cls: type, values: Mapping[str, Any], where: str = "") -> dict[str, An
             checked[key] = typed(typing.cast(type, kind), value, name + ".")
         else:
             checked[key] = check(value, kind, name)
+            inside(checked[key], fields[key].metadata.get("within"), name)
     return checked
 
 
@@ -110,9 +159,10 @@ def check(value: Any, kind: Any, name: str) -> Any:
     if isinstance(value, str) and float in choices(kind):
         return parse(value, kind, name)  # YAML takes 1e-3 for text
     for choice in choices(kind):
-        if get_origin(choice) is tuple and isinstance(value, (list, tuple)):
-            return tuple(check(item, get_args(choice)[0], name) for item in value)
-        if get_origin(choice) is Literal:
+        if get_origin(choice) is tuple:
+            if isinstance(value, (list, tuple)):
+                return tuple(check(item, get_args(choice)[0], name) for item in value)
+        elif get_origin(choice) is Literal:
             if value in get_args(choice) and not isinstance(value, bool):
                 return value
         elif choice is float and isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -121,7 +171,16 @@ def check(value: Any, kind: Any, name: str) -> Any:
             choice is bool or not isinstance(value, bool)
         ):
             return value
-    raise ConfigError(f"{name}={value!r} is not {describe(kind)}")
+    raise misfit(value, kind, name)
+
+
+def inside(value: Any, bounds: Interval | None, name: str) -> None:
+    """Raise for a number, also in a list, that is not within the bounds of its field."""
+    for number in value if isinstance(value, tuple) else (value,):
+        is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+        if bounds is not None and is_number and not bounds.admits(number):
+            wanted = bounds if math.isfinite(number) else "finite"
+            raise ConfigError(f"{name}={number} must be {wanted}")
 
 
 def parse(text: str, kind: Any, name: str) -> Any:
@@ -130,7 +189,7 @@ def parse(text: str, kind: Any, name: str) -> Any:
         if choice is type(None) and text.lower() in ("none", "null"):
             return None
         if get_origin(choice) is tuple:
-            return tuple(parse(item, get_args(choice)[0], name) for item in text.split(",") if item)
+            return parse_items(text, choice, name)
         if get_origin(choice) is Literal and text in get_args(choice):
             return text
         if choice is bool and text.lower() in ("true", "false", "on", "off"):
@@ -142,7 +201,25 @@ def parse(text: str, kind: Any, name: str) -> Any:
                 return choice(text)
             except ValueError:
                 continue
-    raise ConfigError(f"{name}={text!r} is not {describe(kind)}")
+    raise misfit(text, kind, name)
+
+
+def parse_items(text: str, kind: Any, name: str) -> tuple[Any, ...]:
+    """The values of a list, with commas between them."""
+    try:
+        return tuple(parse(item, get_args(kind)[0], name) for item in text.split(",")) if text else ()
+    except ConfigError:
+        raise misfit(text, kind, name) from None
+
+
+def misfit(value: Any, kind: Any, name: str) -> ConfigError:
+    """The error for a value that is not of its field's type, naming the nearest choice if one is near."""
+    known = [
+        str(word) for choice in choices(kind) if get_origin(choice) is Literal for word in get_args(choice)
+    ]
+    near = difflib.get_close_matches(value, known, n=1) if isinstance(value, str) else []
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return ConfigError(f"{name}={value!r} is not {describe(kind)}{hint}")
 
 
 def choices(kind: Any) -> tuple[Any, ...]:
@@ -153,12 +230,13 @@ def choices(kind: Any) -> tuple[Any, ...]:
 def describe(kind: Any) -> str:
     """An annotation in words a user understands."""
     words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "none"}
+    lists = {int: "whole numbers, such as 2,4", float: "numbers, such as 0.5,2", str: "texts, such as [a, b]"}
     parts = []
     for choice in choices(kind):
         if get_origin(choice) is Literal:
             parts += [str(value) for value in get_args(choice)]
         elif get_origin(choice) is tuple:
-            parts.append(f"a list of {words[get_args(choice)[0]].split(' ', 1)[1]}s, such as 2,4")
+            parts.append("a list of " + lists[get_args(choice)[0]])
         else:
             parts.append(words.get(choice, "a group of settings"))
     return " or ".join(parts) if len(parts) < 3 else "one of: " + ", ".join(parts)
@@ -166,19 +244,34 @@ def describe(kind: Any) -> str:
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """The mapping in a YAML file; anything else is an error that names the file."""
-    import yaml
-
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"config file {str(path)!r} cannot be read ({reason}); name another with --config"
         ) from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"config file {str(path)!r} is not YAML: {' '.join(str(error).split())}") from None
+    return load_yaml(text, f"config file {str(path)!r}")
+
+
+def load_yaml(text: str, source: str) -> dict[str, Any]:
+    """The mapping that a YAML text is; a key that stands twice in it is an error, too."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            keys = [str(key.value) for key, _ in node.value]
+            for key in keys:
+                if keys.count(key) > 1 and key != "<<":
+                    raise ConfigError(f"{source} has the key {key!r} twice; leave one out")
+            return super().construct_mapping(node, deep)
+
+    try:
+        values = yaml.load(text, Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
-        raise ConfigError(f"config file {str(path)!r} must hold a mapping of settings, such as 'seed: 1'")
+        raise ConfigError(f"{source} must hold a mapping of settings, such as 'seed: 1'")
     return values
 
 
@@ -191,29 +284,23 @@ def write_yaml(values: Mapping[str, Any]) -> str:
 
 def positive(name: str, value: float, *, zero: bool = False) -> None:
     """Raise unless `value` is above zero (or at least zero)."""
-    if not math.isfinite(value):
-        raise ConfigError(f"{name}={value} must be finite")
-    if value < 0 or (value == 0 and not zero):
-        raise ConfigError(f"{name}={value} must be {'at least 0' if zero else 'above 0'}")
+    inside(value, Interval(0, low_open=not zero), name)
 
 
 def between(name: str, value: float, low: float, high: float, *, closed: bool = False) -> None:
     """Raise unless `low` <= `value` < `high` (or, closed, `low` < `value` <= `high`)."""
-    if not (low < value <= high if closed else low <= value < high):
-        bounds = f"above {low} and at most {high}" if closed else f"at least {low} and below {high}"
-        raise ConfigError(f"{name}={value} must be {bounds}")
+    inside(value, Interval(low, high, low_open=closed, high_open=not closed), name)
 
 
-def check_fields(config: Any, group: str) -> None:
-    """Raise for a field whose value does not fit its annotation, also in a dataclass built by hand."""
-    kinds = typing.get_type_hints(type(config))
+def check_fields(config: Any, group: str = "") -> None:
+    """Raise for a field whose value does not fit its declaration, also in a dataclass built by hand."""
+    kinds, where = typing.get_type_hints(type(config)), f"{group}." if group else ""
     for field in dataclasses.fields(config):
-        value, kind = getattr(config, field.name), kinds[field.name]
-        if dataclasses.is_dataclass(kind):
-            if not isinstance(value, typing.cast(type, kind)):
-                raise ConfigError(f"{group}.{field.name}={value!r} is not a {kind.__name__}")
-        else:
-            check(value, kind, f"{group}.{field.name}")
+        value, kind, name = getattr(config, field.name), kinds[field.name], where + field.name
+        if not dataclasses.is_dataclass(kind):
+            inside(check(value, kind, name), field.metadata.get("within"), name)
+        elif not isinstance(value, typing.cast(type, kind)):
+            raise ConfigError(f"{name}={value!r} is not a {typing.cast(type, kind).__name__}")
 
 
 def needless(config: Any, name: str, applies: bool, remedy: str) -> None:

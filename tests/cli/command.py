@@ -3,8 +3,12 @@
 from typing import NamedTuple
 
 import pytest
+import yaml
 
+from rmt.cli.front import names_of
 from rmt.cli.main import main
+from rmt.config import from_dict
+from rmt.train.config import RunConfig
 
 # A run of a second: `rmt train TASK` and these.
 TINY = (
@@ -21,11 +25,36 @@ class Answer(NamedTuple):
     err: str
 
 
+def varied(command: str) -> list[str]:
+    """The words of a command; of a flag that has two values the last counts, so that tests can vary it."""
+    words, kept = command.split(), list[str]()
+    while words:
+        flag = words.pop(0)
+        has_value = flag.startswith("--") and flag != "--task.options" and has_words(words)
+        if has_value and flag in words and has_words(words[words.index(flag) + 1 :]):
+            words.pop(0)
+        else:
+            kept.append(flag)
+    return kept
+
+
+def has_words(words: list[str]) -> bool:
+    return bool(words) and not words[0].startswith("--")
+
+
 def rmt(capsys: pytest.CaptureFixture[str], command: str) -> Answer:
     """The exit code of `rmt COMMAND` and what it printed."""
     capsys.readouterr()
     try:
-        code = main(command.split())
+        code = main(varied(command))
     except SystemExit as exit:
         code = exit.code
     return Answer(code, *capsys.readouterr())
+
+
+def printed(capsys: pytest.CaptureFixture[str], command: str) -> RunConfig:
+    """The configuration of a run that a command prints."""
+    code, out, err = rmt(capsys, f"{command} --print_config")
+    assert (code, err) == (0, "")
+    settings = yaml.safe_load(out)
+    return from_dict(RunConfig, {name: settings[name] for name in names_of(RunConfig)})

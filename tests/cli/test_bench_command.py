@@ -4,32 +4,39 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from rmt.bench import measure
 from rmt.bench.configurations import CONFIGURATIONS, PAPER, SMALL
 from rmt.bench.text import made_text
 from rmt.cli import bench
 from rmt.cli.bench import subject
-from tests.cli.command import TINY, rmt
+from rmt.cli.front import names_of
+from rmt.config import write_yaml
+from rmt.errors import ConfigError
+from rmt.train.config import RunConfig
+from tests.cli.command import TINY, TRAIN, rmt
 from tests.cli.test_bad_input import assert_refused
 
-ECHO = f"tests.train.runs:Echo {TINY.replace('--steps 4', '--steps 1')}"
+ECHO = f"tests.train.runs:Echo {TINY} --updates 1"
 MISTAKES = {
     "bench copy-24-9x9": ["unknown configuration 'copy-24-9x9'", "did you mean 'copy-24-9x8'?"],
     "bench coppy": ["unknown configuration 'coppy'", "did you mean 'copy'?"],
-    "bench copy --compile fast": ["unknown compile 'fast'", "auto, both, off, record"],
-    "bench copy --steps 0": ["steps=0", "at least 1"],
-    "bench copy --steps many": ["--steps", "'many'", "see rmt bench --help"],
+    "bench copy --compile fast": ["compile='fast'", "auto, record, off"],
+    "bench copy --paths slow": ["paths='slow'", "both, eager, fast"],
+    "bench copy --updates 0": ["updates=0", "at least 1"],
+    "bench copy --updates many": ["updates='many'", "a whole number"],
     "bench text": ["data is missing", "--data"],
     "bench copy --growth": ["growth", "copy", "name a configuration of text"],
-    "bench text-small --growth 1,x": ["growth='1,x'", "such as 1,2,4,8,16"],
-    "bench text-small --growth 0": ["growth='0'", "such as 1,2,4,8,16"],
+    "bench text-small --growth 1,x": ["growth='1,x'", "a list of whole numbers"],
+    "bench text-small --growth 0": ["growth=0", "at least 1"],
     "bench copy reverse --growth": ["growth", "not of 2", "give one NAME"],
     "bench text-small --growth --seeds 2": ["seeds=2", "--growth", "leave one out"],
-    "bench copy --seeds -1": ["seeds=-1", "negative"],
+    "bench copy --seeds -1": ["seeds=-1", "at least 0"],
     "bench copy --segmnts 3": ["unknown argument '--segmnts'", "did you mean '--segments'?"],
     "bench copy --model baseline --memory 8": ["memory=8 has no effect", "leave it out"],
     "bench --config missing.yaml": ["'missing.yaml'", "No such file"],
+    "bench copy --task.name reverse": ["task.name=reverse", "NAME copy", "leave one out"],
 }
 
 
@@ -45,7 +52,29 @@ def test_a_mistake_is_one_line(capsys, tmp_path, command):
 
 
 def test_the_fast_path_is_for_a_gpu(capsys):
-    assert_refused(capsys, "bench copy --compile auto --device cpu", ["compile=auto", "CPU", "leave it out"])
+    assert_refused(capsys, "bench copy --paths fast --device cpu", ["paths=fast", "CPU", "leave it out"])
+
+
+@pytest.mark.parametrize(
+    ("paths", "compile", "ways"),
+    [
+        ("both", "auto", ["off", "auto"]),
+        ("both", "record", ["off", "record"]),
+        ("both", "off", ["off"]),
+        ("eager", "auto", ["off"]),
+        ("fast", "auto", ["auto"]),
+        ("fast", "record", ["record"]),
+    ],
+)
+def test_compile_names_the_fast_path_and_paths_what_is_measured(paths, compile, ways):
+    assert bench.ways_of(bench.BenchOptions(paths=paths), compile, "cuda") == ways
+    if paths != "fast":
+        assert bench.ways_of(bench.BenchOptions(paths=paths), compile, "cpu") == ["off"]
+
+
+def test_there_is_no_fast_path_where_it_is_off():
+    with pytest.raises(ConfigError, match="paths=fast does not go with compile=off; leave one out"):
+        bench.ways_of(bench.BenchOptions(paths="fast"), "off", "cuda")
 
 
 def test_the_list_has_every_name(capsys):
@@ -95,8 +124,10 @@ def test_a_task_is_measured_with_the_options_of_train(capsys, tmp_path):
 
 
 def test_a_config_file_is_a_configuration(capsys, tmp_path):
-    Path("mine.yaml").write_text(rmt(capsys, f"bench {ECHO} --print_config").out)
-    answer = rmt(capsys, "bench --config mine.yaml --steps 1")
+    printed = yaml.safe_load(rmt(capsys, f"{TRAIN} --print_config").out)
+    settings = {name: value for name, value in printed.items() if name in names_of(RunConfig)}
+    Path("mine.yaml").write_text(write_yaml(settings))
+    answer = rmt(capsys, "bench --config mine.yaml --updates 1")
     assert answer.code == 0, answer.err
     assert next((tmp_path / "benchmarks").glob("*.md")).name.endswith("-bench-mine.md")
 
@@ -106,7 +137,7 @@ def test_growth_is_a_page_of_its_own(capsys, tmp_path, monkeypatch):
         "rmt.bench.text.made_text", lambda symbols, folder, count: made_text(symbols, folder, 20_000)
     )
     model = "--model.layers 1 --model.width 8 --model.heads 1 --batch 2 --task.segment_length 4"
-    answer = rmt(capsys, f"bench text-small {model} --growth 1,2 --steps 1 --device cpu")
+    answer = rmt(capsys, f"bench text-small {model} --growth 1,2 --updates 1 --device cpu")
     assert answer.code == 0, answer.err
     assert [line.split("  ")[0] for line in answer.out.splitlines()[:4]] == ["segments 1", "segments 2"] * 2
     page = next((tmp_path / "benchmarks").glob("*-bench-growth-text-small.md")).read_text()
@@ -114,9 +145,9 @@ def test_growth_is_a_page_of_its_own(capsys, tmp_path, monkeypatch):
 
 
 def test_without_names_a_cpu_gets_the_small_ones_and_a_gpu_the_papers(capsys):
-    arguments = bench.parser().parse_args([])
-    assert bench.chosen(arguments, {}, "cpu") == ([*SMALL], "small")
-    assert bench.chosen(arguments, {}, "cuda") == ([*PAPER], "paper")
+    invocation = bench.COMMAND.collect([])
+    assert bench.chosen(invocation, "cpu") == ([*SMALL], "small")
+    assert bench.chosen(invocation, "cuda") == ([*PAPER], "paper")
 
 
 def test_without_matplotlib_there_is_no_picture_and_a_word_about_it(capsys, tmp_path, monkeypatch):

@@ -34,8 +34,8 @@ def test_options_come_from_the_file_unless_the_command_line_names_them(capsys, t
     ("text", "message"),
     [
         ("stepz: 7\n", "rmt: unknown key 'stepz'; did you mean 'steps'?\n"),
-        ("steps: [7]\n", "must be one value"),
-        ("steps: many\n", "invalid int value: 'many'"),
+        ("steps: [7]\n", "rmt: steps=[7] is not a whole number\n"),
+        ("steps: many\n", "rmt: steps='many' is not a whole number\n"),
     ],
     ids=["unknown key", "list", "not a number"],
 )

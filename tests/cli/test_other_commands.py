@@ -6,7 +6,7 @@ import pytest
 
 from rmt.cli.main import main
 from rmt.tasks import task_names
-from tests.cli.command import TRAIN, rmt
+from tests.cli.command import TRAIN, rmt, varied
 
 
 @pytest.fixture(scope="module")
@@ -14,12 +14,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory):
     """Two runs, of 4 and 12 steps."""
     folder = tmp_path_factory.mktemp("trained")
     assert main(f"{TRAIN} --out {folder}/a --quiet".split()) == 0
-    assert (
-        main(
-            f"{TRAIN} --out {folder}/b --quiet --steps 12 --model baseline".replace(" --memory 2", "").split()
-        )
-        == 0
-    )
+    without_memory = TRAIN.replace(" --memory 2", "")
+    assert main(varied(f"{without_memory} --out {folder}/b --quiet --steps 12 --model baseline")) == 0
     return folder
 
 

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from rmt import SegmentModel, load
 from rmt.cli import progress
-from rmt.config import from_dict, leaves, value_of
+from rmt.config import leaves, value_of
 from rmt.evaluate.perplexity import perplexity, with_cache
 from rmt.text.prepare import FORMAT
 from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from tests.cli.book import TRAIN, write_book
-from tests.cli.command import rmt
+from tests.cli.command import printed, rmt
 
 BOTH = f"{TRAIN} --model transformer_xl_rmt --cache 6"
 # the sizes of the paper: what --print_config has to say
@@ -139,9 +138,9 @@ def test_a_run_is_measured_as_it_was_and_with_another_length_split_batch_and_cac
         "": (model, "test", 4, 8),
         "--split valid": (model, "valid", 4, 8),
         "--split train --batch 3": (model, "train", 3, 8),
-        "--length 13": (model, "test", 4, 13),
+        "--segment_length 13": (model, "test", 4, 13),
         "--cache 20": (with_cache(model, 20), "test", 4, 8),
-        "--cache 1 --length 50 --split valid --batch 1": (with_cache(model, 1), "valid", 1, 50),
+        "--cache 1 --segment_length 50 --split valid --batch 1": (with_cache(model, 1), "valid", 1, 50),
     }.items():
         code, out, err = rmt(capsys, f"evaluate run --json {options}")
         assert (code, err) == (0, "")
@@ -254,13 +253,6 @@ def test_a_printed_configuration_is_the_same_configuration(capsys, options):
     assert (code, err) == (0, "")
     Path("config.yaml").write_text(out)
     assert rmt(capsys, "train --config config.yaml --print_config") == (0, out, "")
-
-
-def printed(capsys: pytest.CaptureFixture[str], command: str) -> RunConfig:
-    """The configuration that a command prints."""
-    code, out, err = rmt(capsys, f"{command} --print_config")
-    assert (code, err) == (0, "")
-    return from_dict(RunConfig, yaml.safe_load(out))
 
 
 def described(size: str, vocabulary: int | None = None) -> str:

@@ -42,7 +42,7 @@ REFUSED = {
     "train text --data book.txt --curriculum.over length": ["curriculum.over=length", "leave it out"],
     "train text --data book.txt --model.cutoffs 9,5": ["cutoffs=(9, 5)", "rising"],
     "train text --data book.txt --model.cutoffs 5,500": ["cutoffs=(5, 500)", "vocabulary's"],
-    "train text --data book.txt --model.cutoffs few": ["model.cutoffs='few'", "a whole number"],
+    "train text --data book.txt --model.cutoffs few": ["model.cutoffs='few'", "a list of whole numbers"],
     "train text --data book.txt --model.div_val 2": ["div_val=2 has no effect", "model.cutoffs", "leave it"],
     "train text --data book.txt --model.vocabulary 3": ["vocabulary=3", "too small"],
     "train text --data book.txt --train.memory_loss -1": ["memory_loss=-1.0", "at least 0"],
@@ -122,8 +122,10 @@ def test_options_of_an_evaluation_that_have_no_effect_are_refused(capsys):
     assert_refused(capsys, "evaluate run --cache 9", ["evaluate_cache=9", "no cache", "leave it out"])
     assert_refused(capsys, "evaluate run --segments 2", ["segments=2 has no effect", "leave it out"])
     assert_refused(capsys, "evaluate run --samples 2", ["samples=2 has no effect", "leave it out"])
-    assert_refused(capsys, "evaluate run --length 0", ["length=0", "at least 1"])
+    assert_refused(capsys, "evaluate run --segment_length 0", ["segment_length=0", "at least 1"])
     assert_refused(capsys, "evaluate run --batch 51", ["'test'", "batch=51", "102 tokens", "fewer lanes"])
     assert rmt(capsys, f"{SEQUENCES} --out copy --quiet").code == 0
-    assert_refused(capsys, "evaluate copy --length 9", ["length=9 has no effect", "leave it out"])
+    assert_refused(
+        capsys, "evaluate copy --segment_length 9", ["segment_length=9 has no effect", "leave it out"]
+    )
     assert_refused(capsys, "evaluate copy --cache 9", ["cache=9 has no effect", "leave it out"])

@@ -10,11 +10,10 @@ import yaml
 
 import rmt as package
 from rmt.cli import progress
-from rmt.cli.arguments import ALIASES
-from rmt.config import from_dict
+from rmt.cli.main import main
+from rmt.cli.training import ALIASES
 from rmt.train import objective
-from rmt.train.config import RunConfig
-from tests.cli.command import TRAIN, rmt
+from tests.cli.command import TRAIN, printed, rmt
 
 OWN_TASK = '''
 from dataclasses import dataclass
@@ -63,9 +62,45 @@ def test_a_printed_configuration_is_the_same_configuration(capsys, tmp_path, opt
 
 
 def test_a_printed_configuration_is_the_one_that_is_trained(capsys, tmp_path):
-    printed = rmt(capsys, f"{TRAIN} --print_config").out
+    printed = rmt(capsys, f"{TRAIN} --out run --quiet --print_config").out
     rmt(capsys, f"{TRAIN} --out run --quiet")
-    assert (tmp_path / "run" / "config.yaml").read_text() == printed
+    options = "out: run\nrestart: false\nseeds: 1\nquiet: true\n"
+    assert options + (tmp_path / "run" / "config.yaml").read_text() == printed
+
+
+def test_the_configuration_of_a_run_folder_can_be_trained_again(capsys, tmp_path):
+    rmt(capsys, f"{TRAIN} --out run --quiet")
+    assert rmt(capsys, "train --config run/config.yaml --out again --quiet").code == 0
+    assert (tmp_path / "again" / "config.yaml").read_text() == (tmp_path / "run" / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (
+            "--lr 1 --optimizer.lr 2",
+            "--lr 1.0 and --optimizer.lr 2.0 are two values of optimizer.lr; leave one out",
+        ),
+        ("--steps 3 --steps 4", "--steps 3 and --steps 4 are two values of train.steps; leave one out"),
+        (
+            "--task.options symbols=3 --task.options symbols=4",
+            "--task.options symbols=3 and --task.options symbols=4 are two values of task.options; "
+            "leave one out",
+        ),
+    ],
+    ids=["two-spellings", "one-flag", "one-key"],
+)
+def test_two_values_of_one_setting_are_an_error(capsys, command, line):
+    assert main(["train", "copy", *command.split(), "--print_config"]) == 2
+    assert capsys.readouterr() == ("", f"rmt: {line}\n")
+
+
+def test_one_value_twice_is_one_value(capsys):
+    command = "train copy --lr 0.5 --optimizer.lr .5 --task.options symbols=3 --task.options symbols=3"
+    assert main([*command.split(), "--task.options", "seed=1", "--print_config"]) == 0
+    config = yaml.safe_load(capsys.readouterr().out)
+    assert config["optimizer"]["lr"] == 0.5
+    assert config["task"]["options"] == {"symbols": 3, "seed": 1}
 
 
 def test_the_command_line_goes_before_the_config_file(capsys, tmp_path):
@@ -95,6 +130,8 @@ def test_a_short_form_sets_what_its_dotted_name_sets(capsys, short):
         "size": "paper",
         "device": "cpu",
         "compile": "off",
+        "lr": "0.002",
+        "matrix_lr": "0.002",
     }.get(short, "2")
     context = {"cache": "--model transformer_xl_rmt", "schedule": "--depth 1"}.get(short, "")
     task = "copy"
@@ -231,10 +268,3 @@ def test_a_task_of_ones_own_trains_from_the_command_line(capsys, tmp_path, monke
         assert rmt(capsys, "evaluate run").code == 0
     finally:
         sys.modules.pop("my_tasks", None)
-
-
-def printed(capsys: pytest.CaptureFixture[str], command: str) -> RunConfig:
-    """The configuration that a command prints."""
-    code, out, err = rmt(capsys, f"{command} --print_config")
-    assert (code, err) == (0, "")
-    return from_dict(RunConfig, yaml.safe_load(out))

@@ -65,9 +65,9 @@ def test_restart_trains_every_seed_anew(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ("--seeds 0", "seeds=0 must be above 0"),
-        ("--seeds -2", "seeds=-2 must be above 0"),
-        ("--seeds many", "argument --seeds: invalid int value: 'many'; see rmt train --help"),
+        ("--seeds 0", "seeds=0 must be at least 1"),
+        ("--seeds -2", "seeds=-2 must be at least 1"),
+        ("--seeds many", "seeds='many' is not a whole number"),
         (
             "--seeds 2 --rate.schedule plateau",
             "rate.schedule=plateau does not go with many seeds at once; train them one by one with --seed, "

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.cli.command import rmt
+from tests.cli.command import rmt, varied
 from tests.hf.tokens import tokenizer
 from tests.hf.zoo import plain
 
 ROOT = Path(__file__).parents[2]
-TINY = "--segments 3 --memory 2 --segment_length 8 --epochs 2 --batch 8 --at_once 4 --rate 1e-2 --device cpu"
+TINY = "--segments 3 --memory 2 --segment_length 8 --epochs 2 --batch 8 --at_once 4 --lr 1e-2 --device cpu"
 TEMPLATES = {"bert": "[CLS] $A [SEP]", "t5": "$A [SEP]", "gpt2": "$A"}
 HEADS = {"bert": "Model", "gpt2": "Model", "t5": "ForConditionalGeneration"}
 
@@ -91,6 +91,30 @@ def test_a_run_leaves_a_folder_that_predicts(capsys):
     assert json.loads(found)["label"] == rows[0][1]
 
 
+def test_a_run_of_release_17fc2a8_is_known_by_its_old_names(capsys):
+    command = f"finetune {write('data.jsonl', documents())} --backbone {backbone()} {TINY} --out run --quiet"
+    assert rmt(capsys, f"{command} --precision 32-true --memory_lr 2").code == 0
+    old = Path("run/config.yaml").read_text()
+    names = {"lr": "rate", "memory_lr": "memory_rate", "weight_decay": "decay", "memory_scale": "scale"}
+    for name, former in names.items():
+        assert f"\n{name}: " in old
+        old = old.replace(f"\n{name}: ", f"\n{former}: ")
+    Path("run/config.yaml").write_text(old.replace("precision: 32-true", "precision: float32"))
+    same = rmt(capsys, f"{command} --precision 32-true --memory_lr 2")
+    assert (same.code, same.out.splitlines()[0]) == (0, "already finished: run")
+    other = rmt(capsys, f"{command} --precision 32-true --memory_lr 3")
+    assert "holds a run with memory_lr=2.0, not 3.0" in other.err
+    assert json.loads(rmt(capsys, "runs . --json").out)["recipe"] == "finetune"
+
+
+def test_double_precision_trains_in_double_precision(capsys):
+    data = write("data.jsonl", documents())
+    command = f"finetune {data} --backbone {backbone()} {TINY} --epochs 1 --precision 64-true --out run"
+    assert rmt(capsys, command).code == 0
+    Path("letter.txt").write_text("good film was dull")
+    assert rmt(capsys, "predict run letter.txt --device cpu").code == 0
+
+
 def test_memory_learns_a_label_that_only_the_first_segment_says(capsys):
     rows = list(documents(60, words=22))
     command = f"finetune {write('data.jsonl', rows)} --backbone {backbone()} {TINY} --alignment left"
@@ -153,13 +177,13 @@ def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(capsys):
     assert rmt(capsys, f"{command} whole").code == 0
     script = (
         "import os, signal, sys, transformers\n"
-        "from rmt.experiments import trainer\n"
+        "from rmt.documents import trainer\n"
         "class Kill(trainer.Telling):\n"
         "    def on_step_begin(self, args, state, control, **rest):\n"
         "        if state.global_step == 6: os.kill(os.getpid(), signal.SIGKILL)\n"
         "trainer.Telling = Kill\n"
         "from rmt.cli.main import main\n"
-        f"main({f'{command} killed'.split()!r})\n"
+        f"main({varied(f'{command} killed')!r})\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True)
@@ -269,7 +293,7 @@ BAD = {
     "segments": (GOOD, "--segments 0", "segments=0 must be above 0"),
     "no memory": (GOOD, "--memory 0", "segments=3 with memory=0"),
     "overlong": (GOOD, "--segments 1 --overlong error", "documents are longer than 1 segments of 8 tokens"),
-    "number": (GOOD, "--rate fast", "rate='fast' is not a number"),
+    "number": (GOOD, "--lr fast", "lr='fast' is not a number"),
     "layout": (GOOD, "--layout causal", "unknown layout 'causal'; choose from: paper, prefix"),
     "device": (GOOD, "--device tpu", "device='tpu' is not one of: auto, cpu, cuda"),
     "path": (GOOD, "--path here", "path='here' has no effect with a file or folder as DATA"),
@@ -294,6 +318,7 @@ def test_bad_input_is_one_clear_line(capsys, case):
 
 def test_a_missing_tokenizer_backbone_or_file_is_one_clear_line(capsys):
     data, name = write("data.jsonl", GOOD), backbone()
+    Path("latin1.txt").write_bytes("café".encode("latin1"))
     for file in Path(name).glob("tokenizer*"):
         file.unlink()
     for command, message in (
@@ -308,6 +333,7 @@ def test_a_missing_tokenizer_backbone_or_file_is_one_clear_line(capsys):
             "path='.' has no articles-training-byarticle",
         ),
         ("predict nothing one.txt", "file 'one.txt' does not exist"),
+        ("predict nothing latin1.txt", "file 'latin1.txt' is not UTF-8 at byte 3; convert it first"),
         (f"predict nothing {data}", "run 'nothing' has no model yet"),
         ("predict nothing", "FILES are missing"),
         ("info ./nowhere", "backbone='./nowhere' cannot be loaded"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from rmt.cli.arguments import command, one_of, parsed
+from rmt.cli.front import Command, Options
+from rmt.config import Interval, at_least, option, required
 from rmt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,60 +24,56 @@ EXAMPLES = """examples:
 LARGE = 2_000_000  # bytes from which a page is slow to send about
 
 
+@dataclass(frozen=True, kw_only=True)
+class AttentionOptions(Options):
+    """The options of `rmt attention`."""
+
+    run: str = required("run folder, or one checkpoint in it", argument="RUN")
+    out: str | None = option(None, "the page to write; none = explorer.html in RUN")
+    split: Literal["train", "valid", "test"] = option("test", "which examples")
+    example: int = option(1, "number of the first example", at_least(1))
+    examples: int = option(4, "how many examples", at_least(1))
+    text: str | None = option(None, "your own tokens, as rmt data show prints them, in place of examples")
+    segments: int | None = option(None, "other number of segments than in training", at_least(1))
+    serve: bool = option(False, "also serve the page on this machine and open it")
+    port: int = option(0, "port for --serve; 0 = any free one", Interval(0, 65535))
+    quiet: bool = option(False, "print only where the page is")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.text is not None and (self.example, self.examples, self.split) != (1, 4, "test"):
+            raise ConfigError("text takes the place of examples; leave example, examples and split out")
+        if self.port and not self.serve:
+            raise ConfigError(f"port={self.port} has no effect without --serve; leave it out")
+
+
+COMMAND = Command(
+    "attention",
+    "Write a page that shows what attention does with memory, segment by segment.",
+    EXAMPLES,
+    AttentionOptions,
+    aliases={"o": "out"},
+)
+
+
 def main(argv: Sequence[str]) -> int:
-    parser = command(
-        "rmt attention",
-        "Write a page that shows what attention does with memory, segment by segment.",
-        EXAMPLES,
-    )
-    parser.add_argument("run", metavar="RUN", help="run folder, or one checkpoint in it")
-    parser.add_argument(
-        "-o", "--out", metavar="FILE", help="the page to write (default: explorer.html in RUN)"
-    )
-    parser.add_argument("--split", default="test", help="train, valid or test (default: test)")
-    parser.add_argument("--example", type=int, default=1, help="number of the first example (default: 1)")
-    parser.add_argument("--examples", type=int, default=4, help="how many examples (default: 4)")
-    parser.add_argument("--text", help="your own tokens, as rmt data show prints them, in place of examples")
-    parser.add_argument("--segments", type=int, help="other number of segments than in training")
-    parser.add_argument(
-        "--serve", action="store_true", help="also serve the page on this machine and open it"
-    )
-    parser.add_argument("--port", type=int, default=0, help="port for --serve; 0 = any free one (default)")
-    parser.add_argument("--quiet", action="store_true", help="print only where the page is")
-    arguments = parsed(parser, argv)
-    if arguments is None:
+    options = COMMAND.parse(argv)
+    if options is None:
         return 0
-    check(arguments)
-    page, found = look(arguments)
-    place = Path(arguments.out) if arguments.out else Path(arguments.run) / "explorer.html"
-    place.write_text(page, encoding="utf-8")
-    if not arguments.quiet:
-        show(found)
+    page, findings = look(options)
+    target = Path(options.out) if options.out else Path(options.run) / "explorer.html"
+    target.write_text(page, encoding="utf-8")
+    if not options.quiet:
+        show(findings)
     size = len(page.encode())
     large = "; fewer --examples make it smaller" if size > LARGE else ""
-    print(f"explorer: {place} ({size / 1000:,.0f} kB{large})")
-    if arguments.serve:
-        serve(page, arguments.port)
+    print(f"explorer: {target} ({size / 1000:,.0f} kB{large})")
+    if options.serve:
+        serve(page, options.port)
     return 0
 
 
-def check(arguments: argparse.Namespace) -> None:
-    """Refuse values that cannot be meant, before anything is loaded."""
-    one_of(arguments.split, ["train", "valid", "test"], "split")
-    for name in ("example", "examples", "segments"):
-        if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
-            raise ConfigError(f"{name}={getattr(arguments, name)} must be at least 1")
-    if arguments.text is not None and (arguments.example, arguments.examples, arguments.split) != (
-        1,
-        4,
-        "test",
-    ):
-        raise ConfigError("text takes the place of examples; leave example, examples and split out")
-    if arguments.port and not arguments.serve:
-        raise ConfigError(f"port={arguments.port} has no effect without --serve; leave it out")
-
-
-def look(arguments: argparse.Namespace) -> tuple[str, list[Finding]]:
+def look(options: AttentionOptions) -> tuple[str, list[Finding]]:
     """The page of a run, and the clearest head of every operation in its first example."""
     from rmt.analysis.capture import capture
     from rmt.analysis.examples import task_examples, text_example, words
@@ -86,19 +83,19 @@ def look(arguments: argparse.Namespace) -> tuple[str, list[Finding]]:
     from rmt.train.checkpoint import load, read_config, run_folder
     from rmt.train.config import build_task
 
-    run = run_folder(arguments.run)
-    config, model = read_config(run), load(arguments.run)
+    run = run_folder(options.run)
+    config, model = read_config(run), load(options.run)
     task = build_task(config.task)
-    length = segment_length(task.total_length, arguments.segments or config.task.segments)
-    if arguments.text is not None:
-        examples = [text_example(task, arguments.text)]
+    length = segment_length(task.total_length, options.segments or config.task.segments)
+    if options.text is not None:
+        examples = [text_example(task, options.text)]
     else:
-        examples = task_examples(task, arguments.split, arguments.example, arguments.examples)
-    page = explore(model, examples, length, words(task), Path(arguments.run).name, facts(config))
+        examples = task_examples(task, options.split, options.example, options.examples)
+    page = explore(model, examples, length, words(task), Path(options.run).name, facts(config))
     return page, clearest(capture(model, examples[0].tokens, length))
 
 
-def show(found: Sequence[Finding]) -> None:
+def show(findings: Sequence[Finding]) -> None:
     """The clearest head of every operation, as a table."""
     from rich.console import Console
     from rich.table import Table
@@ -107,14 +104,14 @@ def show(found: Sequence[Finding]) -> None:
     headings = ("operation", "segment", "head", "attention", "order", "diagonal", "anti-diagonal", "per row")
     for heading in headings:
         table.add_column(heading, justify="left" if heading in ("operation", "head", "order") else "right")
-    for one in found:
-        numbers = (one.straight, one.reversed, one.compression)
+    for head in findings:
+        numbers = (head.straight, head.reversed, head.compression)
         table.add_row(
-            one.operation,
-            str(one.segment + 1),
-            str(one.head),
-            f"{one.mass:.2f}",
-            one.order,
+            head.operation,
+            str(head.segment + 1),
+            str(head.head),
+            f"{head.mass:.2f}",
+            head.order,
             *(f"{number:.2f}" for number in numbers),
         )
     console = Console()

@@ -2,50 +2,47 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from rmt.cli import data_files
-from rmt.cli.arguments import Parser, pair
-from rmt.errors import ConfigError
-
-EXAMPLES = """examples:
-  rmt data list
-  rmt data show copy --segments 3 --length 8
-  rmt data show quadratic --examples 2
-  rmt data get wikitext-2
-  rmt data prepare wikitext-2
-  rmt data prepare my-books/ --tokens characters --out data/books
-  rmt data check data/books"""
+from rmt.cli import data_files, task_options
+from rmt.cli.data_files import EXAMPLES
+from rmt.cli.front import Command, Options
+from rmt.config import at_least, check_fields, option, required
+from rmt.errors import ConfigError, unknown
 
 
-def main(argv: Sequence[str]) -> int:
-    look: dict[str, Any] = {
-        "epilog": EXAMPLES,
-        "formatter_class": argparse.RawDescriptionHelpFormatter,
-        "allow_abbrev": False,
-    }
-    parser = Parser(
-        prog="rmt data", description="The tasks and their examples; corpora for language modelling.", **look
-    )
-    commands = parser.add_subparsers(
-        dest="command", metavar="list|show|get|prepare|check", required=True, parser_class=Parser
-    )
-    commands.add_parser("list", help="a line per task", **look)
-    show = commands.add_parser("show", help="describe one task and print examples", **look)
-    show.add_argument("task", metavar="TASK")
-    show.add_argument("--examples", type=int, default=3, help="how many (default: 3)")
-    show.add_argument("--segments", type=int, default=1, help="mark the borders of so many segments")
-    show.add_argument("--split", default="test", help="train, valid or test (default: test)")
-    show.add_argument("--length", type=int, help="symbols in the input sequence")
-    show.add_argument("--task.options", dest="options", metavar="KEY=VALUE", action="append", default=[])
-    data_files.add_commands(commands, look)
-    arguments = parser.parse_args(argv)
-    return RUN[arguments.command](arguments)
+@dataclass(frozen=True, kw_only=True)
+class ListOptions(Options):
+    """The options of `rmt data list`: there are none."""
 
 
-def list_tasks(arguments: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class ShownTask:
+    """A task, by the names that its settings have in `rmt train`."""
+
+    name: str = required("a task's name, or module:Class", argument="TASK")
+    segments: int = option(1, "mark the borders of so many segments", at_least(1))
+    length: int | None = option(None, "symbols in the input sequence; none = the task's own", at_least(1))
+    options: dict[str, Any] = option({}, "further options of the task, as KEY=VALUE")
+
+    def __post_init__(self) -> None:
+        check_fields(self, "task")
+        if self.length is not None and "length" in self.options:
+            raise ConfigError(f"length={self.length} is given twice; leave it out of --task.options")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions(Options):
+    """The options of `rmt data show`."""
+
+    task: ShownTask = required("what to show")
+    examples: int = option(3, "how many", at_least(1))
+    split: Literal["train", "valid", "test"] = option("test", "which examples")
+
+
+def list_tasks(options: ListOptions) -> int:
     from rmt.tasks.registry import task_class, task_names
 
     for name in task_names():
@@ -54,28 +51,23 @@ def list_tasks(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def show_task(arguments: argparse.Namespace) -> int:
+def show_task(options: ShowOptions) -> int:
     from rmt.tasks.registry import make_task
     from rmt.tasks.segments import segment_length
 
-    options = dict(pair(item) for item in arguments.options)
-    if arguments.length is not None and "length" in options:
-        raise ConfigError(f"length={arguments.length} is given twice; leave it out of --task.options")
-    if arguments.length is not None:
-        options["length"] = arguments.length
-    if arguments.examples < 1:
-        raise ConfigError(f"examples={arguments.examples} must be at least 1")
-    task = make_task(arguments.task, **options)
-    length = segment_length(task.total_length, arguments.segments)
-    batch = task.split(arguments.split, arguments.examples)
+    shown = options.task
+    length = {} if shown.length is None else {"length": shown.length}
+    task = make_task(shown.name, **shown.options, **length)
+    step = segment_length(task.total_length, shown.segments)
+    batch = task.split(options.split, options.examples)
     print(task.describe())
-    for row in range(arguments.examples):
+    for row in range(options.examples):
         print(f"\nexample {row + 1}")
-        for number, start in enumerate(range(0, task.total_length, length), 1):
-            place = slice(start, start + length)
-            tokens, targets = batch.tokens[row, place].tolist(), batch.targets[row, place].tolist()
-            counted = batch.loss_mask[row, place].tolist()
-            label = f"  segment {number}" if arguments.segments > 1 else "  sequence"
+        for number, start in enumerate(range(0, task.total_length, step), 1):
+            span = slice(start, start + step)
+            tokens, targets = batch.tokens[row, span].tolist(), batch.targets[row, span].tolist()
+            counted = batch.loss_mask[row, span].tolist()
+            label = f"  segment {number}" if shown.segments > 1 else "  sequence"
             print(f"{label}  in   {task.render(tokens)}")
             if any(counted):
                 answers = [target for target, counts in zip(targets, counted, strict=True) if counts]
@@ -83,10 +75,32 @@ def show_task(arguments: argparse.Namespace) -> int:
     return 0
 
 
-RUN = {
-    "list": list_tasks,
-    "show": show_task,
-    "get": data_files.get,
-    "prepare": data_files.prepare,
-    "check": data_files.check,
-}
+LIST = Command("data list", "A line per task.", EXAMPLES, ListOptions)
+SHOW = Command(
+    "data show",
+    "Describe one task and print examples.",
+    EXAMPLES,
+    ShowOptions,
+    aliases={"length": "task.length", "segments": "task.segments"},
+    appendix=task_options.section,
+)
+COMMANDS = (LIST, SHOW, *data_files.COMMANDS)
+RUN: dict[str, Callable[[Any], int]] = {"list": list_tasks, "show": show_task, **data_files.RUN}
+
+
+def main(argv: Sequence[str]) -> int:
+    if argv and argv[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    if not argv:
+        raise ConfigError(f"the command is missing: rmt data {'|'.join(RUN)}; see rmt data --help")
+    if argv[0] not in RUN:
+        raise unknown("data command", argv[0], RUN)
+    command = next(command for command in COMMANDS if command.name == f"data {argv[0]}")
+    options = command.parse(argv[1:])
+    return 0 if options is None else RUN[argv[0]](options)
+
+
+def usage() -> str:
+    lines = "\n".join(f"  {command.name.split()[1]:10} {command.about}" for command in COMMANDS)
+    return f"usage: rmt data {'|'.join(RUN)} [OPTIONS]\n\n{__doc__}\n\ncommands:\n{lines}\n\n{EXAMPLES}"

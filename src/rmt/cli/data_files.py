@@ -2,95 +2,120 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from rmt.cli.front import Command, Options
+from rmt.config import option, required
 from rmt.errors import ConfigError
 
-
-def add_commands(commands: Any, look: dict[str, Any]) -> None:
-    """The three commands, beside those of the tasks."""
-    get = commands.add_parser("get", help="download a known corpus", **look)
-    get.add_argument("name", metavar="NAME", help="wikitext-2, wikitext-103, enwik8 or text8")
-    get.add_argument("--out", metavar="DIR", help="folder for its files (default: data/NAME)")
-    get.add_argument("--path", metavar="COPY", help="a copy of the zip archive, instead of downloading it")
-    prepare = commands.add_parser("prepare", help="turn a corpus or your own text into token files", **look)
-    prepare.add_argument(
-        "place", metavar="NAME|PATH", help="a known corpus, a text file or a folder with texts"
-    )
-    prepare.add_argument("--path", metavar="COPY", help="where the files of NAME are (default: data/NAME)")
-    prepare.add_argument("--out", metavar="DIR", help="folder to make (default: data/NAME-TOKENS)")
-    prepare.add_argument(
-        "--tokens", metavar="words|bytes|characters", help="default: what NAME is known for; bytes for PATH"
-    )
-    prepare.add_argument(
-        "--tokenizer", metavar="FILE", help="a tokenizer.json of the tokenizers library, instead of --tokens"
-    )
-    prepare.add_argument(
-        "--vocabulary", metavar="DIR|FILE", help="take the vocabulary of another prepared corpus"
-    )
-    prepare.add_argument("--force", action="store_true", help="replace the corpus in --out")
-    check = commands.add_parser("check", help="verify a prepared corpus", **look)
-    check.add_argument("folder", metavar="DIR", help="what rmt data prepare made")
+EXAMPLES = """examples:
+  rmt data list
+  rmt data show copy --segments 3 --length 8
+  rmt data show quadratic --examples 2
+  rmt data get wikitext-2
+  rmt data prepare wikitext-2
+  rmt data prepare my-books/ --tokens characters --out data/books
+  rmt data check data/books"""
 
 
-def get(arguments: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class GetOptions(Options):
+    """The options of `rmt data get`."""
+
+    name: str = required("wikitext-2, wikitext-103, enwik8 or text8", argument="NAME")
+    out: str | None = option(None, "folder for its files; none = data/NAME")
+    path: str | None = option(None, "a copy of the zip archive, instead of downloading it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareOptions(Options):
+    """The options of `rmt data prepare`."""
+
+    source: str = required("a known corpus, a text file or a folder with texts", argument="NAME|PATH")
+    path: str | None = option(None, "where the files of NAME are; none = data/NAME")
+    out: str | None = option(None, "folder to make; none = data/NAME-TOKENS")
+    tokens: Literal["words", "bytes", "characters"] | None = option(
+        None, "kind of token; none = what NAME is known for, and bytes for PATH"
+    )
+    tokenizer: str | None = option(None, "a tokenizer.json of the tokenizers library, instead of --tokens")
+    vocabulary: str | None = option(None, "folder or file: take the vocabulary of another prepared corpus")
+    force: bool = option(False, "replace the corpus in --out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions(Options):
+    """The options of `rmt data check`."""
+
+    folder: str = required("what rmt data prepare made", argument="DIR")
+
+
+def get(options: GetOptions) -> int:
     from rmt.text.corpora import get, known_corpus
 
-    known = known_corpus(arguments.name)
-    folder = Path(arguments.out or f"data/{known.name}")
+    known = known_corpus(options.name)
+    folder = Path(options.out or f"data/{known.name}")
     with progress(known.archive) as report:
-        files = get(known, folder, path(arguments.path), report)
+        files = get(known, folder, path(options.path), report)
     for file in files:
         print(f"{file}  {file.stat().st_size:,} bytes")
-    print(f"next: rmt data prepare {known.name}" + (f" --path {folder}" if arguments.out else ""))
+    print(f"next: rmt data prepare {known.name}" + (f" --path {folder}" if options.out else ""))
     return 0
 
 
-def prepare(arguments: argparse.Namespace) -> int:
+def prepare(options: PrepareOptions) -> int:
     from rmt.text.corpora import find_source
     from rmt.text.prepare import prepare_corpus
 
-    tokens, vocabulary = arguments.tokens, arguments.vocabulary
-    if arguments.tokenizer is not None:
-        for name, given in {"tokens": tokens, "vocabulary": vocabulary}.items():
-            if given is not None:
+    tokens: str | None = options.tokens
+    vocabulary = options.vocabulary
+    if options.tokenizer is not None:
+        for name, value in {"tokens": tokens, "vocabulary": vocabulary}.items():
+            if value is not None:
                 raise ConfigError(
-                    f"{name}={given} does not go with tokenizer={arguments.tokenizer}; leave one out"
+                    f"{name}={value} does not go with tokenizer={options.tokenizer}; leave one out"
                 )
-        tokens, vocabulary = "tokenizer", arguments.tokenizer
-    source = find_source(arguments.place, tokens, path(arguments.path))
-    out = Path(arguments.out or f"data/{source.name}-{source.tokens}")
-    show(prepare_corpus(source, out, path(vocabulary), arguments.force))
+        tokens, vocabulary = "tokenizer", options.tokenizer
+    source = find_source(options.source, tokens, path(options.path))
+    out = Path(options.out or f"data/{source.name}-{source.tokens}")
+    show(prepare_corpus(source, out, path(vocabulary), options.force))
     return 0
 
 
-def check(arguments: argparse.Namespace) -> int:
+def check(options: CheckOptions) -> int:
     from rmt.text.prepare import check_corpus
 
-    show(check_corpus(Path(arguments.folder)))
+    show(check_corpus(Path(options.folder)))
     return 0
+
+
+COMMANDS = (
+    Command("data get", "Download a known corpus.", EXAMPLES, GetOptions),
+    Command("data prepare", "Turn a corpus or your own text into token files.", EXAMPLES, PrepareOptions),
+    Command("data check", "Verify a prepared corpus.", EXAMPLES, CheckOptions),
+)
+RUN: dict[str, Callable[[Any], int]] = {"get": get, "prepare": prepare, "check": check}
 
 
 def show(corpus: Any) -> None:
     """A corpus in a line, a line per split and per note."""
-    said = corpus.description
-    vocabulary = f"{said['tokens']}, vocabulary {said['vocabulary']:,}, {said['dtype']}"
-    print(f"{corpus.folder}: {said['name']}, {vocabulary}")
+    described = corpus.description
+    vocabulary = f"{described['tokens']}, vocabulary {described['vocabulary']:,}, {described['dtype']}"
+    print(f"{corpus.folder}: {described['name']}, {vocabulary}")
     for name, split in corpus.splits.items():
         count = len(split["documents"])
         more = f"  {count:,} documents" if count > 1 else ""
         more += f"  {split['unknown']:,} not in the vocabulary" if split["unknown"] else ""
         print(f"{name:6} {split['tokens']:12,} tokens{more}")
-    for note in said["notes"]:
+    for note in described["notes"]:
         print(f"note: {note}")
 
 
-def path(given: str | None) -> Path | None:
-    return Path(given) if given is not None else None
+def path(name: str | None) -> Path | None:
+    return Path(name) if name is not None else None
 
 
 @contextmanager

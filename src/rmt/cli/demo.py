@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rmt.cli.arguments import command, parsed
-from rmt.errors import ConfigError, RMTError
+from rmt.cli.front import Command, Options
+from rmt.config import above, option
+from rmt.errors import RMTError
 
 EXAMPLES = """examples:
   rmt demo
   rmt demo --restart --steps 400"""
 
 
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions(Options):
+    """The options of `rmt demo`."""
+
+    out: str = option("demo", "folder for the runs and the picture")
+    steps: int = option(500, "updates per model", above(0))
+    restart: bool = option(False, "train anew")
+    quiet: bool = option(False, "print the results only")
+
+
+COMMAND = Command(
+    "demo",
+    "Train three models on copy over three segments on the CPU, and show what they learned.",
+    EXAMPLES,
+    DemoOptions,
+)
+
+
 def main(argv: Sequence[str]) -> int:
-    parser = command(
-        "rmt demo",
-        "Train three models on copy over three segments on the CPU, and show what they learned.",
-        EXAMPLES,
-    )
-    parser.add_argument("--out", default="demo", help="folder for the runs and the picture (default: demo)")
-    parser.add_argument("--steps", type=int, default=500, help="updates per model (default: 500)")
-    parser.add_argument("--restart", action="store_true", help="train anew")
-    parser.add_argument("--quiet", action="store_true", help="print the results only")
-    arguments = parsed(parser, argv)
-    if arguments is None:
+    options = COMMAND.parse(argv)
+    if options is None:
         return 0
-    if arguments.steps < 1:
-        raise ConfigError(f"steps={arguments.steps} must be above 0")
     from rmt.experiments.demo import explorer
 
-    folder, start = Path(arguments.out), time.perf_counter()
-    if not arguments.quiet:
+    folder, start = Path(options.out), time.perf_counter()
+    if not options.quiet:
         print(introduction())
-    results = train_all(folder, arguments)
+    results = train_all(folder, options)
     show_table(results)
     show_example(folder)
     show_picture(folder)
@@ -53,7 +61,7 @@ def introduction() -> str:
     )
 
 
-def train_all(folder: Path, arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+def train_all(folder: Path, options: DemoOptions) -> dict[str, dict[str, Any]]:
     """The results of all models, trained or found."""
     from rmt.cli.progress import observer
     from rmt.experiments.demo import MODELS, config
@@ -61,9 +69,9 @@ def train_all(folder: Path, arguments: argparse.Namespace) -> dict[str, dict[str
 
     results = {}
     for name in MODELS:
-        settings = config(name, arguments.steps)
-        with observer(f"{name:14}", settings.train.steps, arguments.quiet) as watcher:
-            results[name], _ = train(settings, folder / name, watcher, restart=arguments.restart)
+        settings = config(name, options.steps)
+        with observer(f"{name:14}", settings.train.steps, options.quiet) as watcher:
+            results[name], _ = train(settings, folder / name, watcher, restart=options.restart)
     return results
 
 
@@ -105,8 +113,8 @@ def show_example(folder: Path) -> None:
     print(f"wanted          {example.wanted}")
     for name, answer in example.answers.items():
         marks = "".join(
-            "  " if given == wanted else "^ "
-            for given, wanted in zip(answer.split(), example.wanted.split(), strict=True)
+            "  " if symbol == wanted else "^ "
+            for symbol, wanted in zip(answer.split(), example.wanted.split(), strict=True)
         )
         print(f"{name:15} {answer}")
         if marks.strip():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from rmt.cli.arguments import command, one_of, parsed
+from rmt.cli.front import Command, Options
+from rmt.config import at_least, option, required
 from rmt.errors import ConfigError
 from rmt.train.config import RunConfig
 
@@ -15,36 +16,44 @@ EXAMPLES = """examples:
   rmt evaluate runs/copy-8-3-rmt-modern-0
   rmt evaluate RUN --segments 6           the same model with shorter segments
   rmt evaluate RUN --split valid --json
-  rmt evaluate RUN --length 32 --cache 256  text: other segments and another cache than in training"""
-NOT_FOR = {"text": ("samples", "segments"), "sequences": ("length", "cache")}
+  rmt evaluate RUN --segment_length 32 --cache 256  text: other segments and another cache than in training"""
+NOT_FOR = {"text": ("samples", "segments"), "sequences": ("segment_length", "cache")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(Options):
+    """The options of `rmt evaluate`."""
+
+    run: str = required("run folder, or one checkpoint in it", argument="RUN")
+    split: Literal["train", "valid", "test"] = option("test", "which examples")
+    samples: int | None = option(None, "only the first so many sequences", at_least(1))
+    segments: int | None = option(None, "other number of segments than in training", at_least(1))
+    segment_length: int | None = option(None, "text: other tokens per segment than in training", at_least(1))
+    cache: int | None = option(None, "text: another cache than in training", at_least(0))
+    batch: int | None = option(
+        None,
+        "sequences or lanes of text at a time; none = 500 sequences, or the lanes of training",
+        at_least(1),
+    )
+    device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    json: bool = option(False, "print JSON")
+    quiet: bool = option(False, "no progress bar")
+
+
+COMMAND = Command(
+    "evaluate",
+    "Strict free-running accuracy, teacher-forced accuracy and the original's metric; or perplexity.",
+    EXAMPLES,
+    EvaluateOptions,
+)
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = command(
-        "rmt evaluate",
-        "Strict free-running accuracy, teacher-forced accuracy and the original's metric; or perplexity.",
-        EXAMPLES,
-    )
-    parser.add_argument("run", metavar="RUN", help="run folder, or one checkpoint in it")
-    parser.add_argument("--split", default="test", help="train, valid or test (default: test)")
-    parser.add_argument("--samples", type=int, help="only the first so many sequences")
-    parser.add_argument("--segments", type=int, help="other number of segments than in training")
-    parser.add_argument("--length", type=int, help="text: other tokens per segment than in training")
-    parser.add_argument("--cache", type=int, help="text: another cache than in training")
-    parser.add_argument("--batch", type=int, help="sequences (default: 500) or lanes of text at a time")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    arguments = parsed(parser, argv)
-    if arguments is None:
+    options = COMMAND.parse(argv)
+    if options is None:
         return 0
-    one_of(arguments.split, ["train", "valid", "test"], "split")
-    one_of(arguments.device, ["auto", "cpu", "cuda"], "device")
-    for name, least in (("samples", 1), ("segments", 1), ("batch", 1), ("length", 1), ("cache", 0)):
-        if getattr(arguments, name) is not None and getattr(arguments, name) < least:
-            raise ConfigError(f"{name}={getattr(arguments, name)} must be at least {least}")
-    metrics = measure(arguments)
-    if arguments.json:
+    metrics = measure(options)
+    if options.json:
         print(json.dumps(metrics))
         return 0
     for name, value in metrics.items():
@@ -52,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, float]:
+def measure(options: EvaluateOptions) -> dict[str, float]:
     """The metrics of a run."""
     from rmt.cli.progress import counting
     from rmt.train.checkpoint import load, read_config, run_folder
@@ -60,29 +69,29 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
     from rmt.train.device import device_of
     from rmt.train.measure import measure
 
-    config = read_config(run_folder(arguments.run))
+    config = read_config(run_folder(options.run))
     kind = "text" if config.task.is_text else "sequences"
     for name in NOT_FOR[kind]:
-        if getattr(arguments, name) is not None:
-            raise ConfigError(f"{name}={getattr(arguments, name)} has no effect on {kind}; leave it out")
+        if getattr(options, name) is not None:
+            raise ConfigError(f"{name}={getattr(options, name)} has no effect on {kind}; leave it out")
     task = build_task(config.task)
-    with counting(f"{task.name}, {arguments.split}", arguments.quiet) as progress:
+    with counting(f"{task.name}, {options.split}", options.quiet) as progress:
         return measure(
-            load(arguments.run).to(device_of(arguments.device)),
+            load(options.run).to(device_of(options.device)),
             task,
-            changed(config, arguments),
-            arguments.split,
-            samples=arguments.samples,
-            batch=arguments.batch,
+            changed(config, options),
+            options.split,
+            samples=options.samples,
+            batch=options.batch,
             progress=progress,
         )
 
 
-def changed(config: RunConfig, arguments: argparse.Namespace) -> RunConfig:
+def changed(config: RunConfig, options: EvaluateOptions) -> RunConfig:
     """A run's settings with those that were named for this evaluation."""
-    named = {"segments": arguments.segments, "segment_length": arguments.length}
+    named: dict[str, Any] = {"segments": options.segments, "segment_length": options.segment_length}
     task = replace(config.task, **{name: value for name, value in named.items() if value is not None})
     train = config.train
-    if arguments.cache is not None:
-        train = replace(train, evaluate_cache=arguments.cache)
+    if options.cache is not None:
+        train = replace(train, evaluate_cache=options.cache)
     return replace(config, task=task, train=train)

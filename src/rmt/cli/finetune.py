@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rmt.cli.arguments import Parser, add_config_file, meta, text
-from rmt.cli.progress import Bar, Lines, Quiet, live
-from rmt.config import from_dict, leaves, parse, read_yaml, to_dict, typed, write_yaml
+from rmt.cli.front import Command
+from rmt.cli.pretrained import quiet_transformers
+from rmt.cli.progress import observer
+from rmt.cli.training import RunFolderOptions
+from rmt.config import from_dict
 from rmt.documents.config import FinetuneConfig
 from rmt.errors import ConfigError
 
@@ -20,82 +22,44 @@ EXAMPLES = """examples:
   rmt finetune hyperpartisan --path DIR --backbone MODEL --seeds 5     both splits, mean over five seeds
   rmt finetune reviews.csv --backbone MODEL --segments 1 --memory 0    the plain model, for comparison
 The same command on the same --out resumes."""
-
-
-def parser() -> argparse.ArgumentParser:
-    made = Parser(
-        prog="rmt finetune",
-        usage="rmt finetune DATA --backbone NAME|PATH [OPTIONS]",
-        description="Fine-tune a pretrained model with memory on labelled documents "
-        "(.jsonl, .csv, .tsv, .parquet, or a folder per class).",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    made.add_argument("data", metavar="DATA", nargs="?", help="file or folder of documents, or hyperpartisan")
-    made.add_argument(
-        "--out", metavar="DIR", help="run folder (default: runs/ and a name made of the settings)"
-    )
-    made.add_argument(
-        "--seeds", type=int, default=1, help="runs with consecutive seeds, in folders of their own"
-    )
-    made.add_argument(
-        "--restart", action="store_true", help="delete what is in the run folder and start anew"
-    )
-    made.add_argument("--quiet", action="store_true", help="print the result only")
-    for leaf in leaves(FinetuneConfig):
-        if leaf.name != "data":
-            shown = "" if leaf.default in (None, "") else f" (default: {leaf.default})"
-            made.add_argument(f"--{leaf.name}", metavar=meta(leaf), help=text(leaf) + shown)
-    add_config_file(made, "settings from a YAML file; the command line goes first")
-    return made
+COMMAND = Command(
+    "finetune",
+    "Fine-tune a pretrained model with memory on labelled documents "
+    "(.jsonl, .csv, .tsv, .parquet, or a folder per class).",
+    EXAMPLES,
+    RunFolderOptions,
+    settings=FinetuneConfig,
+    arguments={"data": "DATA"},
+)
 
 
 def main(argv: Sequence[str]) -> int:
-    arguments = parser().parse_args(argv)
-    config = from_dict(FinetuneConfig, settings(arguments))
-    if arguments.print_config:
-        print(write_yaml(to_dict(config)), end="")
+    invocation = COMMAND.collect(argv)
+    if invocation is None:
+        return 0
+    config = from_dict(FinetuneConfig, invocation.settings)
+    if invocation.printed(config):
         return 0
     if not config.data:
         raise ConfigError("DATA is missing: name a file or a folder of documents, or hyperpartisan")
-    if arguments.seeds < 1:
-        raise ConfigError(f"seeds={arguments.seeds} must be at least 1")
-    return run(config, arguments)
+    return run(config, invocation.options)
 
 
-def settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The settings of the command line over those of its config file."""
-    values = typed(FinetuneConfig, read_yaml(arguments.config)) if arguments.config else {}
-    for leaf in leaves(FinetuneConfig):
-        given = getattr(arguments, leaf.name)
-        if given is not None:
-            values[leaf.name] = parse(given, leaf.type, leaf.name)
-    return values
-
-
-def run(config: FinetuneConfig, arguments: argparse.Namespace) -> int:
+def run(config: FinetuneConfig, options: RunFolderOptions) -> int:
     """One run or one per seed, then the result."""
-    import warnings
-    from dataclasses import replace
-
-    import transformers
-
+    quiet_transformers()
     from rmt.documents.finetune import finetune, summary
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", category=DeprecationWarning)
-    corpus = read(config)
-    top = Path(arguments.out or default_folder(config))
-    results = []
-    for seed in range(config.seed, config.seed + arguments.seeds):
-        folder = top / f"seed_{seed}" if arguments.seeds > 1 else top
-        with observer(f"seed {seed}", arguments.quiet) as watcher:
+    corpus = documents_of(config)
+    top = Path(options.out or default_folder(config))
+    results: list[dict[str, Any]] = []
+    for seed in range(config.seed, config.seed + options.seeds):
+        folder = top / f"seed_{seed}" if options.seeds > 1 else top
+        with observer(f"seed {seed}", math.inf, options.quiet) as watcher:
             for note in corpus.notes if not results else ():
                 watcher.note(note)
             result, was_finished = finetune(
-                replace(config, seed=seed), corpus, folder, watcher, arguments.restart
+                replace(config, seed=seed), corpus, folder, watcher, options.restart
             )
         results.append(result)
         print(f"{'already finished' if was_finished else 'finished'}: {folder}")
@@ -106,7 +70,7 @@ def run(config: FinetuneConfig, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read(config: FinetuneConfig) -> Any:
+def documents_of(config: FinetuneConfig) -> Any:
     """The documents of DATA."""
     from rmt.documents.corpus import Columns, read_corpus
     from rmt.documents.hyperpartisan import read_hyperpartisan
@@ -131,53 +95,11 @@ def default_folder(config: FinetuneConfig) -> Path:
 def line(result: dict[str, Any]) -> str:
     """The result in a line per measured split."""
     lines = [
-        f"{split}: F1 {found['f1']:.4f}, accuracy {found['accuracy']:.4f}"
-        for split, found in result["metrics"].items()
+        f"{split}: F1 {scores['f1']:.4f}, accuracy {scores['accuracy']:.4f}"
+        for split, scores in result["metrics"].items()
         if split != "valid"
     ]
     lines.append(
         f"{result['steps']} steps, {result['seconds']:.1f} s; best on valid at step {result['best_step']}"
     )
     return "\n".join(lines)
-
-
-class DocumentLines(Lines):
-    """A line per evaluation."""
-
-    def begin(self, steps: int) -> None: ...
-
-    def evaluated(self, record: dict[str, Any]) -> None:
-        print(
-            f"{self.label}  step {record['step']}  loss {self.loss:.3f}  F1 {record['f1']:.4f}  "
-            f"accuracy {record['accuracy']:.4f}",
-            flush=True,
-        )
-
-
-class DocumentBar(Bar):
-    """A live progress bar with loss and F1."""
-
-    def begin(self, steps: int) -> None:
-        self.progress.update(self.bar, total=steps)
-
-    def logged(self, record: dict[str, Any]) -> None:
-        self.progress.update(
-            self.bar, completed=record["step"], numbers=f"loss {record['loss']:.3f}  {self.accuracy}"
-        )
-
-    def evaluated(self, record: dict[str, Any]) -> None:
-        self.accuracy = f"F1 {record['f1']:.3f}"
-
-
-class DocumentQuiet(Quiet):
-    def begin(self, steps: int) -> None: ...
-
-
-def observer(label: str, quiet: bool) -> Any:
-    """The observer that fits where the output goes."""
-    from rich.console import Console
-
-    console = Console()
-    if quiet:
-        return DocumentQuiet()
-    return DocumentBar(label, math.inf, live(console)) if console.is_terminal else DocumentLines(label)  # type: ignore[arg-type]

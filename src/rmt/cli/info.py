@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from rmt.cli.arguments import command, parsed
-from rmt.errors import ConfigError
+from rmt.cli.front import Command, Options
+from rmt.config import at_least, option, required
 
 EXAMPLES = """examples:
   rmt info roberta-base
   rmt info ./my-gpt2 --memory 32 --layout causal"""
 
 
-def main(argv: Sequence[str]) -> int:
-    parser = command("rmt info", "Layout, limits and parameters of memory for a pretrained model.", EXAMPLES)
-    parser.add_argument(
-        "backbone", metavar="BACKBONE", help="folder or name on the hub; only config.json is read"
+@dataclass(frozen=True, kw_only=True)
+class InfoOptions(Options):
+    """The options of `rmt info`."""
+
+    backbone: str = required("folder or name on the hub; only config.json is read", argument="BACKBONE")
+    memory: int = option(10, "memory tokens", at_least(0))
+    layout: Literal["paper", "prefix", "causal"] | None = option(
+        None, "paper, prefix (encoders) or causal (decoders); none = paper"
     )
-    parser.add_argument("--memory", type=int, default=10, help="memory tokens (default: 10)")
-    parser.add_argument("--layout", help="paper, prefix (encoders) or causal (decoders)")
-    arguments = parsed(parser, argv)
-    if arguments is None:
+
+
+COMMAND = Command(
+    "info", "Layout, limits and parameters of memory for a pretrained model.", EXAMPLES, InfoOptions
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    options = COMMAND.parse(argv)
+    if options is None:
         return 0
-    if arguments.memory < 0:
-        raise ConfigError(f"memory={arguments.memory} must be at least 0")
     from rmt.documents.describe import describe
 
-    for name, value in describe(arguments.backbone, arguments.memory, arguments.layout).items():
+    for name, value in describe(options.backbone, options.memory, options.layout).items():
         print(f"{name:12} {value}")
     return 0

@@ -51,8 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
-        place = f"{error.filename!r}: " if error.filename else ""
-        print(f"rmt: {place}{error.strerror or error}; mend it, or name another place", file=sys.stderr)
+        file = f"{error.filename!r}: " if error.filename else ""
+        print(f"rmt: {file}{error.strerror or error}; mend it, or name another place", file=sys.stderr)
         return 2
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from rmt.cli.arguments import command, one_of, parsed
-from rmt.errors import ConfigError, DataError
+from rmt.cli.front import Command, Options
+from rmt.cli.pretrained import quiet_transformers
+from rmt.config import at_least, option, required
+from rmt.errors import DataError
 
 EXAMPLES = """examples:
   rmt predict runs/reviews-roberta-base-4-10-0 letter.txt speech.txt
@@ -17,28 +20,32 @@ EXAMPLES = """examples:
 TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(Options):
+    """The options of `rmt predict`."""
+
+    run: str = required("folder of a finished run of rmt finetune", argument="RUN")
+    files: tuple[str, ...] = required("texts, or tables with a column of texts", argument="FILES")
+    text: str = option("text", "column of the text in a table")
+    batch: int = option(8, "documents at a time", at_least(1))
+    device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    json: bool = option(False, "print JSON, a line per document")
+
+
+COMMAND = Command(
+    "predict", "Label documents: the label and its probability, a line each.", EXAMPLES, PredictOptions
+)
+
+
 def main(argv: Sequence[str]) -> int:
-    parser = command("rmt predict", "Label documents: the label and its probability, a line each.", EXAMPLES)
-    parser.add_argument("run", metavar="RUN", help="folder of a finished run of rmt finetune")
-    parser.add_argument("files", metavar="FILES", nargs="*", help="texts, or tables with a column of texts")
-    parser.add_argument("--text", default="text", help="column of the text in a table (default: text)")
-    parser.add_argument("--batch", type=int, default=8, help="documents at a time (default: 8)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--json", action="store_true", help="print JSON, a line per document")
-    arguments = parsed(parser, argv)
-    if arguments is None:
+    options = COMMAND.parse(argv)
+    if options is None:
         return 0
-    one_of(arguments.device, ["auto", "cpu", "cuda"], "device")
-    if arguments.batch < 1:
-        raise ConfigError(f"batch={arguments.batch} must be at least 1")
-    if not arguments.files:
-        raise ConfigError("FILES are missing: name the documents to label")
-    found = list(texts(arguments.files, arguments.text))
-    for (name, _), (label, score) in zip(
-        found, labelled(arguments, [text for _, text in found]), strict=True
-    ):
+    documents = list(texts(options.files, options.text))
+    labels = labelled(options, [text for _, text in documents])
+    for (name, _), (label, score) in zip(documents, labels, strict=True):
         record = {"file": name, "label": label, "score": round(score, 6)}
-        print(json.dumps(record) if arguments.json else f"{name}\t{label}\t{score:.4f}", flush=True)
+        print(json.dumps(record) if options.json else f"{name}\t{label}\t{score:.4f}", flush=True)
     return 0
 
 
@@ -50,12 +57,20 @@ def texts(files: Sequence[str], column: str) -> Iterator[tuple[str, str]]:
         if not file.is_file():
             raise DataError(f"file {str(file)!r} does not exist; name a text or a table")
         if file.suffix not in TABLES:
-            yield whole(str(file), file.read_text(encoding="utf-8", errors="strict"))
+            yield whole(str(file), text_of(file))
             continue
         for number, row in enumerate(rows(file), 1):
             if column not in row:
                 raise DataError(f"{file}: row {number} has no column {column!r}; name it with --text")
             yield whole(f"{file}:{number}", str(row[column]))
+
+
+def text_of(file: Path) -> str:
+    """A text in UTF-8."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"file {str(file)!r} is not UTF-8 at byte {error.start}; convert it first") from None
 
 
 def whole(name: str, text: str) -> tuple[str, str]:
@@ -64,25 +79,22 @@ def whole(name: str, text: str) -> tuple[str, str]:
     return name, text
 
 
-def labelled(arguments: Any, documents: Sequence[str]) -> Iterator[tuple[str, float]]:
+def labelled(options: PredictOptions, documents: Sequence[str]) -> Iterator[tuple[str, float]]:
     """Label and probability of each document."""
-    import transformers
-
+    quiet_transformers()
     from rmt.documents.classifier import load_classifier
     from rmt.train.device import device_of
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    classifier = load_classifier(arguments.run)
+    classifier = load_classifier(options.run)
     settings = classifier.model.settings
-    classifier.model.to(device_of(arguments.device))
-    for start in range(0, len(documents), arguments.batch):
-        some = [classifier.tokens(text) for text in documents[start : start + arguments.batch]]
-        over = classifier.too_long(some)
+    classifier.model.to(device_of(options.device))
+    for start in range(0, len(documents), options.batch):
+        rows = [classifier.tokens(text) for text in documents[start : start + options.batch]]
+        over = classifier.too_long(rows)
         if over:
             print(
                 f"rmt: {len(over)} documents are longer than {settings.max_segments} segments of "
                 f"{settings.segment_length} tokens: {sum(over)} tokens are not read",
                 file=sys.stderr,
             )
-        yield from classifier.predict(some)
+        yield from classifier.predict(rows)

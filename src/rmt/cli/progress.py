@@ -19,6 +19,8 @@ class Quiet:
 
     def __exit__(self, *error: object) -> None: ...
 
+    def begin(self, steps: int) -> None: ...
+
     def note(self, text: str) -> None: ...
 
     def warning(self, text: str) -> None:
@@ -51,7 +53,7 @@ class Lines(Quiet):
 class Bar(Quiet):
     """A live progress bar with loss, accuracy, speed and the time that is left."""
 
-    def __init__(self, label: str, steps: int, progress: Progress):
+    def __init__(self, label: str, steps: float, progress: Progress):
         self.progress, self.label, self.accuracy = progress, label, ""
         self.bar = self.progress.add_task(label, total=steps, numbers="")
 
@@ -62,12 +64,15 @@ class Bar(Quiet):
     def __exit__(self, *error: object) -> None:
         self.progress.stop()
 
+    def begin(self, steps: int) -> None:
+        self.progress.update(self.bar, total=steps)
+
     def note(self, text: str) -> None:
         self.progress.console.print(f"{self.label}  {text}")
 
     def logged(self, record: dict[str, Any]) -> None:
-        speed = f"{record['tokens_per_second'] / 1000:.1f}k tok/s"
-        numbers = f"loss {record['loss']:.3f}  {self.accuracy}  {speed}"
+        speed = f"  {record['tokens_per_second'] / 1000:.1f}k tok/s" if "tokens_per_second" in record else ""
+        numbers = f"loss {record['loss']:.3f}  {self.accuracy}{speed}"
         self.progress.update(self.bar, completed=record["step"], numbers=numbers)
 
     def evaluated(self, record: dict[str, Any]) -> None:
@@ -93,6 +98,8 @@ def scores(record: dict[str, Any]) -> str:
     """What an evaluation found, the most important number first."""
     if "perplexity" in record:
         return f"perplexity {record['perplexity']:.3f}{bits(record)}"
+    if "f1" in record:
+        return f"F1 {record['f1']:.4f}  accuracy {record['accuracy']:.4f}"
     return f"accuracy {record['accuracy']:.4f}  sequences {record['sequence_accuracy']:.4f}"
 
 
@@ -114,12 +121,12 @@ def live(console: Console) -> Progress:
     )
 
 
-def observer(label: str, steps: int, quiet: bool) -> Quiet:
+def observer(label: str, steps: float, quiet: bool) -> Quiet:
     """The observer that fits where the output goes."""
     return observers([label], steps, quiet)[0]
 
 
-def observers(labels: Sequence[str], steps: int, quiet: bool) -> list[Quiet]:
+def observers(labels: Sequence[str], steps: float, quiet: bool) -> list[Quiet]:
     """An observer for each of some runs that go on together."""
     console = Console()
     if quiet:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from rmt.cli.arguments import command, one_of, parsed
-from rmt.errors import ConfigError
+from rmt.cli.front import Command, Options
+from rmt.config import at_least, option, required
+from rmt.errors import ConfigError, unknown
 
 EXAMPLES = """examples:
   rmt reproduce copies --workers 4 --device cuda
@@ -18,43 +21,50 @@ EXAMPLES = """examples:
 The same command goes on where it stopped; finished runs are not trained again."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReproduceOptions(Options):
+    """The options of `rmt reproduce`."""
+
+    name: str = required("copies, retrieval, quadratic or text", argument="NAME")
+    data: str = option("", "text: a corpus's name or a prepared folder")
+    steps: int = option(0, "another budget of updates; 0 = each run's own", at_least(0))
+    workers: int = option(1, "runs at a time", at_least(1))
+    seconds: float | None = option(None, "stop after this long; none = when all runs are done", at_least(0))
+    device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    out: str | None = option(None, "folder of the runs; none = runs/NAME")
+    list: bool = option(False, "print the commands and exit")
+
+
+COMMAND = Command(
+    "reproduce", "Train all runs of a comparison and print their table.", EXAMPLES, ReproduceOptions
+)
+
+
 def main(argv: Sequence[str]) -> int:
-    parser = command("rmt reproduce", "Train all runs of a comparison and print their table.", EXAMPLES)
-    parser.add_argument("name", metavar="NAME", help="copies, retrieval, quadratic or text")
-    parser.add_argument("--data", default="", help="text: a corpus's name or a prepared folder")
-    parser.add_argument("--steps", type=int, default=0, help="another budget of updates")
-    parser.add_argument("--workers", type=int, default=1, help="runs at a time (default: 1)")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this long")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--out", metavar="DIR", help="folder of the runs (default: runs/NAME)")
-    parser.add_argument("--list", action="store_true", help="print the commands and exit")
-    arguments = parsed(parser, argv)
-    if arguments is None:
+    options = COMMAND.parse(argv)
+    if options is None:
         return 0
     from rmt.experiments.suites import SUITES
 
-    one_of(arguments.name, list(SUITES), "comparison")
-    one_of(arguments.device, ["auto", "cpu", "cuda"], "device")
-    for name, least in (("steps", 0), ("workers", 1), ("seconds", 0)):
-        if getattr(arguments, name) < least:
-            raise ConfigError(f"{name}={getattr(arguments, name)} must be at least {least}")
-    if arguments.data and arguments.name != "text":
-        raise ConfigError(f"data={arguments.data} has no effect on {arguments.name}; leave it out")
-    extra = {"device": arguments.device}
-    runs = [run.over(extra) for run in SUITES[arguments.name](arguments.data, arguments.steps)]
-    if arguments.list:
+    if options.name not in SUITES:
+        raise unknown("comparison", options.name, SUITES)
+    if options.data and options.name != "text":
+        raise ConfigError(f"data={options.data} has no effect on {options.name}; leave it out")
+    runs = [run.over({"device": options.device}) for run in SUITES[options.name](options.data, options.steps)]
+    if options.list:
         print("\n".join(command_line(run.settings) for run in runs))
         return 0
     from rmt.experiments.report import report
     from rmt.experiments.reproduce import Ended, reproduce
 
-    def heard(ended: Ended, left: int) -> None:
+    def report_ended(ended: Ended, left: int) -> None:
         result = ended.result
         outcome = f"{result['metric']} {result['value']:.4f}" if result else ended.last_line
         print(f"{ended.run.name}  {outcome}  ({left} to go)", flush=True)
 
-    folder = Path(arguments.out or f"runs/{arguments.name}")
-    results = reproduce(runs, folder, arguments.workers, arguments.seconds, heard)
+    folder = Path(options.out or f"runs/{options.name}")
+    seconds = inf if options.seconds is None else options.seconds
+    results = reproduce(runs, folder, options.workers, seconds, report_ended)
     print(report(results))
     return 0 if len(results) == len(runs) else 1
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from rmt.cli.arguments import command, parsed
-from rmt.config import read_yaml
+from rmt.cli.front import Command, Options
+from rmt.config import option, read_yaml
 from rmt.errors import ConfigError, RMTError
 
 EXAMPLES = """examples:
@@ -18,48 +19,48 @@ EXAMPLES = """examples:
   rmt runs --json"""
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunsOptions(Options):
+    """The options of `rmt runs`."""
+
+    folder: str = option("runs", "where to look", argument="FOLDER")
+    sort: Literal["run", "task", "value", "steps"] = option("run", "column to sort by")
+    json: bool = option(False, "print JSON lines")
+
+
+COMMAND = Command("runs", "A table of the runs below a folder.", EXAMPLES, RunsOptions)
+
+
 def main(argv: Sequence[str]) -> int:
-    parser = command(
-        "rmt runs",
-        "A table of the runs below a folder.",
-        EXAMPLES,
-    )
-    parser.add_argument(
-        "folder", metavar="FOLDER", nargs="?", default="runs", help="where to look (default: runs)"
-    )
-    parser.add_argument(
-        "--sort", default="run", choices=["run", "task", "value", "steps"], help="column to sort by"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON lines")
-    arguments = parsed(parser, argv)
-    if arguments is None:
+    options = COMMAND.parse(argv)
+    if options is None:
         return 0
-    folder = Path(arguments.folder)
+    folder = Path(options.folder)
     if not folder.is_dir():
         raise ConfigError(
-            f"folder={arguments.folder!r} does not exist; name a folder with runs, or train one first"
+            f"folder={options.folder!r} does not exist; name a folder with runs, or train one first"
         )
-    rows = sorted(found(folder), key=lambda one: one["run"])
-    if arguments.sort != "run":
-        rows.sort(key=lambda one: (one[arguments.sort] is None, one[arguments.sort]))
-    if arguments.json:
-        for one in rows:
-            print(json.dumps(one))
+    rows = sorted(runs_below(folder), key=lambda row: row["run"])
+    if options.sort != "run":
+        rows.sort(key=lambda row: (row[options.sort] is None, row[options.sort]))
+    if options.json:
+        for row in rows:
+            print(json.dumps(row))
         return 0
     show(rows)
     return 0
 
 
-def found(folder: Path) -> Iterator[dict[str, Any]]:
+def runs_below(folder: Path) -> Iterator[dict[str, Any]]:
     """A row for each run below a folder; what cannot be read as one is named and passed over."""
     for path in folder.rglob("config.yaml"):
         try:
-            yield row(path.parent)
+            yield row_of(path.parent)
         except RMTError as error:
             print(f"rmt: {str(path.parent)!r} is passed over: {error}", file=sys.stderr)
 
 
-def row(run: Path) -> dict[str, Any]:
+def row_of(run: Path) -> dict[str, Any]:
     """One run in a line: where it is, what it is, how far it came."""
     from rmt.train.checkpoint import Checkpoints, read_config
     from rmt.train.folder import read_result
@@ -113,8 +114,8 @@ def show(rows: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False)
     for name in rows[0] if rows else ["no runs here"]:
         table.add_column(name, overflow="fold", no_wrap=name != "run")
-    for one in rows:
-        value = "unfinished" if one["value"] is None else f"{one['value']:.4f}"
-        table.add_row(*(str(cell) for cell in {**one, "value": value}.values()))
+    for row in rows:
+        value = "unfinished" if row["value"] is None else f"{row['value']:.4f}"
+        table.add_row(*(str(cell) for cell in {**row, "value": value}.values()))
     console = Console()
     (console if console.is_terminal else Console(width=200)).print(table)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
-from rmt.cli.arguments import command, one_of, parsed
+from rmt.cli.front import Command, Options
+from rmt.config import above, option, required
 from rmt.errors import ConfigError
 
 EXAMPLES = """examples:
@@ -24,55 +25,62 @@ EVERY = 64  # segments between two saves
 PAUSE = 10.0  # seconds between two lines in a pipe
 
 
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions(Options):
+    """The options of `rmt stream`."""
+
+    run: str = required("run folder, or one checkpoint in it", argument="RUN")
+    file: str = required("a text, or - for standard input", argument="FILE|-")
+    save: str | None = option(None, "file for the session's state; it must be new")
+    resume: str | None = option(None, "go on from a state, and save there too")
+    save_every: int | None = option(None, f"segments between two saves; none = {EVERY}", above(0))
+    device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    json: bool = option(False, "print the result as JSON")
+    quiet: bool = option(False, "print the result only")
+
+
+COMMAND = Command(
+    "stream", "Read a text of any length through a trained run, in constant memory.", EXAMPLES, StreamOptions
+)
+
+
 def main(argv: Sequence[str]) -> int:
-    parser = command(
-        "rmt stream", "Read a text of any length through a trained run, in constant memory.", EXAMPLES
-    )
-    parser.add_argument("run", metavar="RUN", help="run folder, or one checkpoint in it")
-    parser.add_argument("file", metavar="FILE|-", help="a text, or - for standard input")
-    parser.add_argument("--save", metavar="STATE", help="file for the session's state; it must be new")
-    parser.add_argument("--resume", metavar="STATE", help="go on from a state, and save there too")
-    parser.add_argument("--save_every", type=int, help=f"segments between two saves (default: {EVERY})")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("--quiet", action="store_true", help="print the result only")
-    arguments = parsed(parser, argv)
-    if arguments is None:
+    options = COMMAND.parse(argv)
+    if options is None:
         return 0
-    one_of(arguments.device, ["auto", "cpu", "cuda"], "device")
-    refuse(arguments)
-    with opened(arguments.file) as file:
-        return run(arguments, file)
+    refuse(options)
+    with opened(options.file) as file:
+        return run(options, file)
 
 
-def refuse(arguments: argparse.Namespace) -> None:
+def refuse(options: StreamOptions) -> None:
     """Raise for files that are not there, and for options that would harm or do nothing."""
-    saves = arguments.save or arguments.resume
-    if arguments.save_every is not None and not saves:
-        raise ConfigError(f"save_every={arguments.save_every} has no effect without --save; leave it out")
-    if arguments.save and arguments.save != arguments.resume and Path(arguments.save).exists():
+    saves = options.save or options.resume
+    if options.save_every is not None and not saves:
+        raise ConfigError(f"save_every={options.save_every} has no effect without --save; leave it out")
+    if options.save and options.save != options.resume and Path(options.save).exists():
         raise ConfigError(
-            f"save={arguments.save!r} exists; go on from it with --resume {arguments.save}, or name another"
+            f"save={options.save!r} exists; go on from it with --resume {options.save}, or name another"
         )
-    if saves and not Path(arguments.save or arguments.resume).absolute().parent.is_dir():
+    if saves and not Path(saves).absolute().parent.is_dir():
         raise ConfigError(f"save={saves!r} is in a folder that does not exist; make it first")
 
 
-def run(arguments: argparse.Namespace, file: BinaryIO) -> int:
+def run(options: StreamOptions, file: BinaryIO) -> int:
     from rmt.experiments.stream import Stream, open_session
 
-    session = open_session(arguments.run, arguments.device, arguments.resume)
-    target = arguments.save or arguments.resume
-    source = "-" if arguments.file == "-" else str(Path(arguments.file).resolve())
-    every = EVERY if arguments.save_every is None else arguments.save_every
+    session = open_session(options.run, options.device, options.resume)
+    target = options.save or options.resume
+    source = "-" if options.file == "-" else str(Path(options.file).resolve())
+    every = EVERY if options.save_every is None else options.save_every
     stream = Stream(session, source, file, Path(target) if target else None, every)
-    if arguments.resume:
-        take_up(stream, arguments.quiet)
+    if options.resume:
+        take_up(stream, options.quiet)
     before, start = (stream.offset, int(session.seen)), time.perf_counter()
-    with progress(arguments.file, arguments.quiet) as tell:
+    with progress(options.file, options.quiet) as tell:
         finished = stream.run(tell)
     seconds = time.perf_counter() - start
-    report(stream, before, seconds, arguments.json)
+    report(stream, before, seconds, options.json)
     if finished:
         return 0
     rest = f"go on with --resume {target}" if target else "nothing was saved; name a file with --save"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from rmt.cli.arguments import Parser, add_config_arguments, settings
-from rmt.config import positive, to_dict, write_yaml
+from rmt.cli import task_options
+from rmt.cli.front import Command
+from rmt.cli.training import ALIASES, VARYING, RunFolderOptions
 from rmt.errors import ConfigError
+from rmt.train.config import RunConfig
 
 EXAMPLES = """examples:
   rmt train copy                                   copy 8 symbols through 3 segments: a minute on a CPU
@@ -23,64 +24,46 @@ EXAMPLES = """examples:
   rmt train text --data book.txt                   language modelling, bytes, minutes on a CPU
   rmt train text --data enwik8 --size enwik8-base --scale gpu --model transformer_xl_rmt
 The same command on the same --out resumes."""
-
-
-def parser() -> argparse.ArgumentParser:
-    made = Parser(
-        prog="rmt train",
-        usage="rmt train TASK [OPTIONS]",
-        description="Train one of the paper's models on a task.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    made.add_argument(
-        "task", metavar="TASK", nargs="?", help="copy, reverse, retrieval, quadratic, text, or module:Class"
-    )
-    made.add_argument(
-        "--out", metavar="DIR", help="run folder (default: runs/ and a name made of the settings)"
-    )
-    made.add_argument(
-        "--restart", action="store_true", help="delete what is in the run folder and start anew"
-    )
-    made.add_argument(
-        "--seeds",
-        type=int,
-        default=1,
-        metavar="COUNT",
-        help="train so many seeds at once, from --seed on, each in a folder of its own (default: 1)",
-    )
-    made.add_argument("--quiet", action="store_true", help="print the result only")
-    add_config_arguments(made)
-    return made
+COMMAND = Command(
+    "train",
+    "Train one of the paper's models on a task.",
+    EXAMPLES,
+    RunFolderOptions,
+    settings=RunConfig,
+    aliases=ALIASES,
+    arguments={"task.name": "TASK"},
+    varying=VARYING,
+    appendix=task_options.section,
+)
 
 
 def main(argv: Sequence[str]) -> int:
-    arguments = parser().parse_args(argv)
-    given = settings(arguments)
-    if arguments.task:
-        given.setdefault("task", {})["name"] = arguments.task
-    if "name" not in given.get("task", {}):
+    invocation = COMMAND.collect(argv)
+    if invocation is None:
+        return 0
+    if "name" not in invocation.settings.get("task", {}):
         raise ConfigError("TASK is missing: name one, such as rmt train copy; rmt data list shows them")
     from rmt.experiments.recipe import resolve
 
-    config = resolve(given)
-    if arguments.print_config:
-        print(write_yaml(to_dict(config)), end="")
+    config = resolve(invocation.settings)
+    if invocation.printed(config):
         return 0
-    positive("seeds", arguments.seeds)
-    return train_one(config, arguments) if arguments.seeds == 1 else train_many(config, arguments)
+    return (
+        train_one(config, invocation.options)
+        if invocation.options.seeds == 1
+        else train_many(config, invocation.options)
+    )
 
 
-def train_one(config: Any, arguments: argparse.Namespace) -> int:
+def train_one(config: RunConfig, options: RunFolderOptions) -> int:
     from rmt.cli.progress import observer
     from rmt.experiments.run import train
     from rmt.train.parallel import is_first
 
-    folder = Path(arguments.out or f"{default_folder(config)}-{config.seed}")
+    folder = Path(options.out or f"{default_folder(config)}-{config.seed}")
     first = is_first()
-    with observer(config.preset, config.train.steps, arguments.quiet or not first) as watcher:
-        result, was_finished = train(config, folder, watcher, restart=arguments.restart)
+    with observer(config.preset, config.train.steps, options.quiet or not first) as watcher:
+        result, was_finished = train(config, folder, watcher, restart=options.restart)
     if not first:
         return 0
     print(f"{'already finished' if was_finished else 'finished'}: {folder}")
@@ -88,18 +71,18 @@ def train_one(config: Any, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def train_many(config: Any, arguments: argparse.Namespace) -> int:
+def train_many(config: RunConfig, options: RunFolderOptions) -> int:
     """Seeds at once; ends with a line for each and one for all."""
     from rmt.cli.progress import observers
     from rmt.experiments.run import train_seeds
 
-    folder = Path(arguments.out or default_folder(config))
-    labels = [f"{config.preset} seed {config.seed + place}" for place in range(arguments.seeds)]
+    folder = Path(options.out or default_folder(config))
+    labels = [f"{config.preset} seed {config.seed + index}" for index in range(options.seeds)]
     with ExitStack() as shown:
-        watchers = observers(labels, config.train.steps, arguments.quiet)
+        watchers = observers(labels, config.train.steps, options.quiet)
         for watcher in watchers:
             shown.enter_context(watcher)
-        results = train_seeds(config, folder, watchers, restart=arguments.restart)
+        results = train_seeds(config, folder, watchers, restart=options.restart)
     print(f"finished: {folder}")
     for result in results:
         print(f"seed {result['seed']}  {result['metric']} {result['value']:.4f}  {result['steps']} steps")
@@ -111,7 +94,7 @@ def train_many(config: Any, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def default_folder(config: Any) -> Path:
+def default_folder(config: RunConfig) -> Path:
     """A name that says what is special about a run, but for its seed."""
     task = config.task
     if task.is_text:

@@ -63,16 +63,16 @@ class Classifier(NamedTuple):
             logits = predictions[0] if isinstance(predictions, tuple) else predictions
             return scores(logits.argmax(-1).tolist(), labels.tolist(), len(self.labels))
         padding = self.tokenizer.pad_token_id
-        named = [
+        predicted, true = (
             [
                 self.named(text)
                 for text in self.tokenizer.batch_decode(
-                    np.where(one < 0, padding, one), skip_special_tokens=True
+                    np.where(ids < 0, padding, ids), skip_special_tokens=True
                 )
             ]
-            for one in (predictions, labels)
-        ]
-        return scores(*named, len(self.labels))
+            for ids in (predictions, labels)
+        )
+        return scores(predicted, true, len(self.labels))
 
     @torch.no_grad()
     def predict(self, rows: Sequence[dict[str, Any]]) -> list[tuple[str, float]]:
@@ -136,9 +136,9 @@ def make_classifier(backbone: str, tokenizer: str | None, labels: list[str], **m
             f"backbone={backbone!r} is of type {config.model_type!r}, which memory was not tested with; "
             f"choose from: {', '.join(FAMILIES)}"
         )
-    names = {
+    names: dict[str, Any] = {
         "id2label": dict(enumerate(labels)),
-        "label2id": {label: one for one, label in enumerate(labels)},
+        "label2id": {label: index for index, label in enumerate(labels)},
     }
     model = quietly(
         f"backbone={backbone!r}",

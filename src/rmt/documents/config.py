@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from rmt.config import check_fields, option, positive
+from rmt.config import Interval, above, at_least, check_fields, option
 from rmt.errors import ConfigError
+from rmt.train.config import LARGEST_SEED
+from rmt.train.warmup import check_warmup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,41 +22,48 @@ class FinetuneConfig:
     label: str = option("label", "column of the label")
     backbone: str = option("", "pretrained model: a folder or a name on the hub")
     tokenizer: str | None = option(None, "its tokenizer, where it is elsewhere")
-    segments: int = option(4, "the most segments of a document")
-    memory: int = option(10, "memory tokens; 0 = none")
-    segment_length: int | None = option(None, "tokens of text in a segment; none = the most that fits")
+    segments: int = option(4, "the most segments of a document", above(0))
+    memory: int = option(10, "memory tokens; 0 = none", at_least(0))
+    segment_length: int | None = option(
+        None, "tokens of text in a segment; none = the most that fits", above(0)
+    )
     overlong: Literal["warn", "error"] = option(
         "warn", "drop what is beyond the last segment and say so, or refuse it"
     )
-    layout: str | None = option(None, "paper, prefix (encoders) or causal (decoders); none = paper")
+    layout: Literal["paper", "prefix", "causal"] | None = option(
+        None, "paper, prefix (encoders) or causal (decoders); none = paper"
+    )
     alignment: Literal["left", "right", "even"] | None = option(
         None, "which segment is the short one; none = right"
     )
-    scale: Literal["free", "embedding"] = option(
+    memory_scale: Literal["free", "embedding"] = option(
         "free", "memory enters as it left, or at the size of embeddings"
     )
-    depth: int | Literal["full"] = option("full", "previous segments that the loss reaches through memory")
-    checkpoint: bool = option(False, "compute segments again in the backward pass: less space, more time")
-    epochs: float = option(10.0, "passes over the training documents")
-    batch: int = option(16, "documents per update")
-    at_once: int = option(8, "documents in the device's memory at a time")
-    rate: float = option(5e-5, "peak learning rate")
-    memory_rate: float = option(1.0, "learning rate of memory, as a multiple of the others'")
-    warmup: float = option(0.1, "share of the updates until the peak; then down to 0 in a line")
-    decay: float = option(0.01, "weight decay")
-    clip: float = option(1.0, "largest norm of the gradient")
-    evaluate_every: int | None = option(None, "updates between evaluations; none = an epoch")
-    patience: int = option(5, "evaluations without a better F1 before stopping")
-    precision: Literal["auto", "float32", "bfloat16"] = option("auto", "arithmetic; auto = bfloat16 on a GPU")
-    seed: int = option(0, "random seed of the head, of memory, dropout and order")
+    depth: int | Literal["full"] = option(
+        "full", "previous segments that a loss's gradient reaches, or full", at_least(0)
+    )
+    checkpoint: bool = option(False, "recompute segments in the backward pass to save memory")
+    epochs: float = option(10.0, "passes over the training documents", above(0))
+    batch: int = option(16, "documents per update", above(0))
+    at_once: int = option(8, "documents in the device's memory at a time", above(0))
+    lr: float = option(5e-5, "learning rate of AdamW at its peak", above(0))
+    memory_lr: float = option(1.0, "learning rate of memory, as a multiple of lr", above(0))
+    warmup: float = option(
+        0.1, "linear warm-up, below 1 a share of the steps, else steps; then down to 0 in a line", at_least(0)
+    )
+    weight_decay: float = option(0.01, "decoupled weight decay", at_least(0))
+    clip: float = option(1.0, "largest norm of the gradient; 0 = no clipping", at_least(0))
+    evaluate_every: int | None = option(None, "steps between evaluations; none = an epoch", above(0))
+    patience: int = option(5, "evaluations without a better F1 before stopping", above(0))
+    precision: Literal["auto", "32-true", "bf16-mixed", "64-true"] = option(
+        "auto", "number format; auto = bf16-mixed on a GPU, else 32-true"
+    )
+    seed: int = option(0, "random seed of the head, of memory, dropout and order", Interval(0, LARGEST_SEED))
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
 
     def __post_init__(self) -> None:
-        check_fields(self, "finetune")
-        for name in ("segments", "epochs", "batch", "at_once", "rate", "memory_rate", "clip", "patience"):
-            positive(name, getattr(self, name))
-        for name in ("memory", "warmup", "decay"):
-            positive(name, getattr(self, name), zero=True)
+        check_fields(self)
+        check_warmup("warmup", self.warmup)
         if not self.backbone:
             raise ConfigError("backbone is missing: name a pretrained model with --backbone")
         if self.memory == 0 and self.segments > 1:
@@ -61,3 +71,15 @@ class FinetuneConfig:
                 f"segments={self.segments} with memory=0: nothing would come from one segment to the next; "
                 "use --segments 1, or memory"
             )
+
+
+# what runs of release 17fc2a8 called them
+OLD_NAMES = {"rate": "lr", "memory_rate": "memory_lr", "decay": "weight_decay", "scale": "memory_scale"}
+OLD_PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed"}
+
+
+def renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a stored run by the names that they have now."""
+    current = {OLD_NAMES.get(name, name): value for name, value in settings.items()}
+    precision = current.get("precision")
+    return {**current, "precision": OLD_PRECISIONS.get(str(precision), precision)}

@@ -14,7 +14,7 @@ import torch
 
 from rmt.config import read_yaml, to_dict, write_yaml
 from rmt.documents.classifier import Classifier, make_classifier
-from rmt.documents.config import FinetuneConfig
+from rmt.documents.config import FinetuneConfig, renamed
 from rmt.documents.corpus import Corpus
 from rmt.errors import ConfigError, DataError
 from rmt.train.device import device_of
@@ -57,9 +57,11 @@ def finetune(
         bptt=config.depth,
         layout=config.layout,
         alignment=config.alignment,
-        scale=config.scale,
+        scale=config.memory_scale,
         checkpoint=config.checkpoint,
     )
+    if config.precision == "64-true":
+        classifier.model.double()
     rows = encode(classifier, corpus, config, observer)
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder):
@@ -163,7 +165,7 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]
 
 def refuse_other(config: FinetuneConfig, folder: Path) -> None:
     """Raise if the folder belongs to another configuration, naming the first difference."""
-    there, here = read_yaml(folder / "config.yaml"), to_dict(config)
+    there, here = renamed(read_yaml(folder / "config.yaml")), to_dict(config)
     for name in (*here, *there):
         if there.get(name) != here.get(name):
             raise ConfigError(

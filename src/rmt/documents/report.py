@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rmt.documents.config import renamed
+
 HEADINGS = (
     "data",
     "backbone",
@@ -31,7 +33,8 @@ def documents_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
     """A row per setting, in the order of the first result of each."""
     groups: dict[str, list[Result]] = defaultdict(list)
     for result in results:
-        settings = {name: value for name, value in result["config"].items() if name not in INCIDENTAL}
+        config = renamed(result["config"])
+        settings = {name: value for name, value in config.items() if name not in INCIDENTAL}
         groups[str(settings)].append(result)
     return [row(members) for members in groups.values()]
 

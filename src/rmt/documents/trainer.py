@@ -12,6 +12,7 @@ import transformers
 from transformers import TrainerCallback
 
 from rmt.train.log import MetricsLog
+from rmt.train.warmup import warmup_steps
 
 if TYPE_CHECKING:
     from rmt.documents.classifier import Classifier
@@ -35,7 +36,7 @@ def build_trainer(
     every = min(config.evaluate_every or per_epoch, steps)
     writes = classifier.writes
     kind = transformers.Seq2SeqTrainingArguments if writes else transformers.TrainingArguments
-    more = (
+    more: dict[str, Any] = (
         {"predict_with_generate": True, "generation_max_length": classifier.longest_label + 1}
         if writes
         else {}
@@ -56,7 +57,7 @@ def build_trainer(
         load_best_model_at_end=True,
         metric_for_best_model="f1",
         greater_is_better=True,
-        bf16=config.precision == "bfloat16" or (config.precision == "auto" and device == "cuda"),
+        bf16=config.precision == "bf16-mixed" or (config.precision == "auto" and device == "cuda"),
         use_cpu=device == "cpu",
         seed=config.seed,
         report_to=[],
@@ -64,7 +65,7 @@ def build_trainer(
         log_level="error",
         **more,
     )
-    optimizer = torch.optim.AdamW(groups(classifier.model, config), lr=config.rate)
+    optimizer = torch.optim.AdamW(groups(classifier.model, config), lr=config.lr)
     observer.begin(steps)
     trainer = (transformers.Seq2SeqTrainer if writes else transformers.Trainer)(
         model=classifier.model,
@@ -105,22 +106,24 @@ def collator(classifier: Classifier) -> Any:
 
 def groups(model: Any, config: FinetuneConfig) -> list[dict[str, Any]]:
     """Weights with decay, norms and biases without, memory with its own rate and without decay."""
-    decayed, plain, memory = [], [], []
+    decayed: list[Any] = []
+    plain: list[Any] = []
+    memory: list[Any] = []
     for name, parameter in model.named_parameters():
         if name.startswith("memory."):
             memory.append(parameter)
         else:
             (decayed if parameter.dim() > 1 else plain).append(parameter)
     return [
-        {"params": decayed, "weight_decay": config.decay},
+        {"params": decayed, "weight_decay": config.weight_decay},
         {"params": plain, "weight_decay": 0.0},
-        {"params": memory, "weight_decay": 0.0, "lr": config.rate * config.memory_rate},
+        {"params": memory, "weight_decay": 0.0, "lr": config.lr * config.memory_lr},
     ]
 
 
 def slope(steps: int, warmup: float) -> Any:
-    """Up in a line for a share of the steps, then down to zero."""
-    peak = max(1, round(steps * warmup))
+    """Up in a line for the warm-up, then down to zero."""
+    peak = max(1, warmup_steps(warmup, steps))
     return lambda step: min((step + 1) / peak, max(0.0, (steps - step) / max(1, steps - peak)))
 
 
@@ -144,13 +147,12 @@ class Telling(TrainerCallback):
         self.log.write(record)
         self.observer.logged(record)
 
-    def on_evaluate(
-        self, args: Any, state: Any, control: Any, metrics: dict[str, float], **rest: Any
-    ) -> None:
+    def on_evaluate(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        metrics = rest["metrics"]
         if "eval_f1" not in metrics:
             return
         names = ("loss", "accuracy", "f1")
-        found = {name: metrics[f"eval_{name}"] for name in names if f"eval_{name}" in metrics}
-        record = {"step": state.global_step, "split": "valid", **found}
+        scores = {name: metrics[f"eval_{name}"] for name in names if f"eval_{name}" in metrics}
+        record = {"step": state.global_step, "split": "valid", **scores}
         self.log.write(record)
         self.observer.evaluated(record)

@@ -175,7 +175,8 @@ def set_vocabulary(model: Settings, given: Settings, task: Task | Text, predicts
         model["memory"] = merge(model["memory"], {"predicts": True})
     if model.setdefault("vocabulary", needed) < needed:
         raise ConfigError(
-            f"model.vocabulary={model['vocabulary']} is too small: {task.name} has {needed} tokens"
+            f"model.vocabulary={model['vocabulary']} is too small: {task.name} has {needed} tokens; "
+            "leave it out"
         )
     if "cutoffs" not in given:
         model["cutoffs"] = [cutoff for cutoff in model.get("cutoffs", ()) if cutoff < task.vocabulary]

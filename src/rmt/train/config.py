@@ -10,6 +10,7 @@ from rmt.config import between, needless, option, positive
 from rmt.core.config import ModelConfig
 from rmt.errors import ConfigError
 from rmt.tasks.registry import make_task
+from rmt.train.warmup import check_warmup
 
 if TYPE_CHECKING:
     from rmt.tasks.task import Task
@@ -118,13 +119,14 @@ class RateConfig:
     schedule: Literal["constant", "linear", "cosine", "plateau"] = option(
         "constant", "shape after the warm-up"
     )
-    warmup: int = option(0, "steps of linear warm-up")
+    warmup: float = option(0.0, "linear warm-up: below 1 a share of the steps, else steps")
     minimum: float = option(0.0, "lowest fraction of the learning rate for linear, cosine, plateau")
     factor: float = option(0.5, "plateau: multiply the rate by this")
     patience: int = option(8, "plateau: after this many evaluations without a better validation loss")
 
     def __post_init__(self) -> None:
         positive("rate.warmup", self.warmup, zero=True)
+        check_warmup("rate.warmup", self.warmup)
         positive("rate.patience", self.patience, zero=True)
         between("rate.minimum", self.minimum, 0, 1)
         between("rate.factor", self.factor, 0, 1)

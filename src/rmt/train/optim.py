@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from rmt.train.config import OptimizerConfig, RateConfig
 from rmt.train.muon import Muon
+from rmt.train.warmup import warmup_steps
 
 
 def build_optimizers(
@@ -55,6 +56,7 @@ class Rate:
 
     def __init__(self, config: RateConfig, steps: int):
         self.config, self.steps = config, steps
+        self.warmup = warmup_steps(config.warmup, steps)
         self.best, self.waited, self.fallen = sys.float_info.max, 0, 1.0
 
     def apply(self, optimizers: Iterable[Optimizer], step: int) -> None:
@@ -68,9 +70,9 @@ class Rate:
                     group["lr"] = lr
 
     def factor(self, step: int) -> float:
-        if step < self.config.warmup:
-            return (step + 1) / self.config.warmup
-        done = (step - self.config.warmup) / max(1, self.steps - self.config.warmup)
+        if step < self.warmup:
+            return (step + 1) / self.warmup
+        done = (step - self.warmup) / max(1, self.steps - self.warmup)
         low = self.config.minimum
         shape = {
             "constant": 1.0,

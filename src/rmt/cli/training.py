@@ -1,0 +1,82 @@
+"""What commands that train have in common: options of a run folder, short flags for settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rmt.cli.front import Options
+from rmt.config import at_least, option
+
+# short form: dotted name. A closed table: every other setting has its dotted name only.
+ALIASES = {
+    "model": "preset",
+    "data": "task.data",
+    "segments": "task.segments",
+    "length": "task.length",
+    "memory": "model.memory.size",
+    "cache": "model.cache.size",
+    "depth": "bptt.depth",
+    "schedule": "bptt.schedule",
+    "batch": "train.batch",
+    "steps": "train.steps",
+    "lr": "optimizer.lr",
+    "matrix_lr": "optimizer.matrix_lr",
+    "target": "train.target",
+    "recipe": "recipe",
+    "size": "size",
+    "scale": "scale",
+    "seed": "seed",
+    "device": "device",
+    "compile": "compile",
+}
+
+# settings whose default is that of a recipe, a size, a task or a model
+VARYING = (
+    "task.segment_length",
+    "task.length",
+    "task.source",
+    "model.vocabulary",
+    "model.cutoffs",
+    "model.layers",
+    "model.heads",
+    "model.head_width",
+    "model.width",
+    "model.inner_width",
+    "model.dropout",
+    "model.norm",
+    "model.memory.size",
+    "model.memory.write",
+    "model.memory.recurrent",
+    "model.memory.init",
+    "model.memory.sees_cache",
+    "model.cache.size",
+    "model.cache.scope",
+    "bptt.depth",
+    "bptt.schedule",
+    "bptt.replay_from",
+    "optimizer.name",
+    "optimizer.lr",
+    "optimizer.beta2",
+    "optimizer.clip",
+    "rate.schedule",
+    "rate.warmup",
+    "rate.minimum",
+    "rate.patience",
+    "train.batch",
+    "train.steps",
+    "train.evaluate_every",
+    "train.evaluate_batch",
+    "train.evaluate_samples",
+    "train.save_every",
+    "threads",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFolderOptions(Options):
+    """Where a run goes, and how often it is made."""
+
+    out: str | None = option(None, "run folder; none = runs/ and a name made of the settings")
+    restart: bool = option(False, "delete what is in the run folder and start anew")
+    seeds: int = option(1, "so many seeds, from --seed on, each in a folder of its own", at_least(1))
+    quiet: bool = option(False, "print the result only")

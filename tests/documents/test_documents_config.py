@@ -1,0 +1,57 @@
+"""The settings of fine-tuning: named as in training, and known by the names of an older release."""
+
+import pytest
+
+from rmt.config import leaves, to_dict
+from rmt.documents.config import FinetuneConfig, renamed
+from rmt.errors import ConfigError
+from rmt.train.config import RunConfig
+
+OLD = {"rate": 1e-4, "memory_rate": 2.0, "decay": 0.1, "scale": "free", "precision": "bfloat16", "seed": 3}
+# settings of both commands, by the name of training
+SISTERS = {
+    "lr": "optimizer.lr",
+    "weight_decay": "optimizer.weight_decay",
+    "clip": "optimizer.clip",
+    "warmup": "rate.warmup",
+    "depth": "bptt.depth",
+    "checkpoint": "bptt.checkpoint",
+    "seed": "seed",
+    "device": "device",
+}
+
+
+def test_old_names_are_read_as_the_new_ones():
+    new = {"lr": 1e-4, "memory_lr": 2.0, "weight_decay": 0.1, "memory_scale": "free", "seed": 3}
+    assert renamed(OLD) == {**new, "precision": "bf16-mixed"}
+    assert FinetuneConfig(backbone="bert", **renamed(OLD)).lr == 1e-4
+
+
+def test_new_names_stay_as_they_are():
+    config = to_dict(FinetuneConfig(backbone="bert"))
+    assert renamed(config) == config
+
+
+def test_a_setting_that_training_has_too_has_its_name_and_its_type():
+    fine = {leaf.name: leaf for leaf in leaves(FinetuneConfig)}
+    run = {leaf.name: leaf for leaf in leaves(RunConfig)}
+    for short, dotted in SISTERS.items():
+        assert fine[short].type == run[dotted].type
+    assert not {"rate", "memory_rate", "decay", "scale"} & fine.keys()
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"warmup": 2.5}, "warmup=2.5 must be a whole number of steps, or a share of them below 1"),
+        ({"lr": 0.0}, "lr=0.0 must be above 0"),
+        ({"precision": "float32"}, "precision='float32' is not one of: auto, 32-true, bf16-mixed, 64-true"),
+        ({"memory": 0}, "segments=4 with memory=0: nothing would come from one segment to the next"),
+        ({"backbone": ""}, "backbone is missing: name a pretrained model with --backbone"),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_named(settings, line):
+    with pytest.raises(ConfigError) as caught:
+        FinetuneConfig(**{"backbone": "bert", **settings})
+    assert str(caught.value).startswith(line)
