@@ -13,23 +13,26 @@ CODE := $(wildcard src tests examples benchmarks docs)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check format bench docs clean
+.PHONY: help install demo test test-all check format bench docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
 install: $(INSTALLED) ## create the virtual environment and install the package with its development tools
 
 demo: $(INSTALLED) ## train a small model and show its memory at work
 	$(BIN)/rmt demo $(ARGS)
 
-test: $(TEST_INSTALLED) ## run the tests; ARGS='-k bptt' selects some
+test: $(TEST_INSTALLED) ## run the tests but the slow ones; ARGS='-k bptt' selects some
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' $(ARGS)
+
+test-all: $(TEST_INSTALLED) ## run all tests, slow ones too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 check: $(INSTALLED) ## lint, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy src/rmt/core
+	$(BIN)/mypy src/rmt
 
 format: $(INSTALLED) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix-only --quiet .
