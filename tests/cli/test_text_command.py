@@ -13,7 +13,7 @@ from rmt.cli import progress
 from rmt.config import from_dict, leaves
 from rmt.evaluate.perplexity import perplexity, with_cache
 from rmt.experiments.run import value_of
-from rmt.text.prepare import FORMAT
+from rmt.text.corpus import FORMAT
 from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from tests.cli.book import TRAIN, write_book

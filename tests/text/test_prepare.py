@@ -10,8 +10,9 @@ import pytest
 from rmt.errors import DataError, RMTError
 from rmt.text import corpora
 from rmt.text.corpora import CORPORA, Known, find_source
+from rmt.text.corpus import check_corpus, open_corpus, stored
 from rmt.text.files import whole
-from rmt.text.prepare import check_corpus, open_corpus, prepare_corpus, stored
+from rmt.text.prepare import prepare_corpus
 from tests.text.tokenizer import trained
 
 TINY = Known(

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from rmt.config import Leaf, choices, leaves, parse, read_yaml, typed, write_yaml
 from rmt.errors import ConfigError, unknown
 from rmt.train.config import RunConfig
+from rmt.train.stored import read_settings
 
 # short form: dotted name. A closed table: every other setting has its dotted name only.
 ALIASES = {
@@ -130,7 +131,7 @@ def meta(leaf: Leaf) -> str:
 
 def settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The nested settings of a command line: its config file, overlaid with its options."""
-    nested = typed(RunConfig, read_yaml(arguments.config)) if arguments.config else {}
+    nested = typed(RunConfig, read_settings(arguments.config)) if arguments.config else {}
     types = {leaf.name: leaf for leaf in leaves(RunConfig)}
     for name, value in vars(arguments).items():
         if value is None or name not in types:

@@ -36,7 +36,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--split", default="test", help="train, valid or test (default: test)")
     parser.add_argument("--example", type=int, default=1, help="number of the first example (default: 1)")
     parser.add_argument("--examples", type=int, default=4, help="how many examples (default: 4)")
-    parser.add_argument("--text", help="your own tokens, as rmt data show prints them, in place of examples")
+    parser.add_argument("--text", help="your own text or tokens, in place of examples")
+    parser.add_argument("--data", metavar="PATH", help="where the data of the run are now")
     parser.add_argument("--segments", type=int, help="other number of segments than in training")
     parser.add_argument(
         "--serve", action="store_true", help="also serve the page on this machine and open it"
@@ -76,26 +77,12 @@ def check(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"port={arguments.port} has no effect without --serve; leave it out")
 
 
-def look(arguments: argparse.Namespace) -> tuple[str, list[Finding]]:
+def look(arguments: argparse.Namespace) -> tuple[str, Sequence[Finding]]:
     """The page of a run, and the clearest head of every operation in its first example."""
-    from rmt.analysis.capture import capture
-    from rmt.analysis.examples import task_examples, text_example, words
-    from rmt.analysis.explorer import clearest, explore
-    from rmt.experiments.run import facts
-    from rmt.tasks.segments import segment_length
-    from rmt.train.checkpoint import load, read_config, run_folder
-    from rmt.train.config import build_task
+    from rmt.experiments import looking
 
-    run = run_folder(arguments.run)
-    config, model = read_config(run), load(arguments.run)
-    task = build_task(config.task)
-    length = segment_length(task.total_length, arguments.segments or config.task.segments)
-    if arguments.text is not None:
-        examples = [text_example(task, arguments.text)]
-    else:
-        examples = task_examples(task, arguments.split, arguments.example, arguments.examples)
-    page = explore(model, examples, length, words(task), Path(arguments.run).name, facts(config))
-    return page, clearest(capture(model, examples[0].tokens, length))
+    names = ("text", "split", "example", "examples", "segments", "data")
+    return looking.look(arguments.run, looking.Look(**{name: getattr(arguments, name) for name in names}))
 
 
 def show(found: Sequence[Finding]) -> None:

@@ -156,7 +156,10 @@ def page_of(
     from rmt.bench.report import Page, describe
     from rmt.train.log import environment
 
-    notes = [describe(one.name, one.config) for one in subjects]
+    notes = [
+        describe(one.name, one.config, one.task.tokens_per_segment(one.config.task.segments))
+        for one in subjects
+    ]
     said = environment(torch.device(device))
     name = f"growth-{title}" if arguments.growth else title
     return Page(Path(arguments.out), name, shlex.join(["rmt", "bench", *argv]), said, notes)

@@ -56,7 +56,6 @@ def list_tasks(arguments: argparse.Namespace) -> int:
 
 def show_task(arguments: argparse.Namespace) -> int:
     from rmt.tasks.registry import make_task
-    from rmt.tasks.segments import segment_length
 
     options = dict(pair(item) for item in arguments.options)
     if arguments.length is not None and "length" in options:
@@ -66,7 +65,7 @@ def show_task(arguments: argparse.Namespace) -> int:
     if arguments.examples < 1:
         raise ConfigError(f"examples={arguments.examples} must be at least 1")
     task = make_task(arguments.task, **options)
-    length = segment_length(task.total_length, arguments.segments)
+    length = task.tokens_per_segment(arguments.segments)
     batch = task.split(arguments.split, arguments.examples)
     print(task.describe())
     for row in range(arguments.examples):

@@ -14,7 +14,7 @@ from rmt.errors import ConfigError
 def add_commands(commands: Any, look: dict[str, Any]) -> None:
     """The three commands, beside those of the tasks."""
     get = commands.add_parser("get", help="download a known corpus", **look)
-    get.add_argument("name", metavar="NAME", help="wikitext-2, wikitext-103, enwik8 or text8")
+    get.add_argument("name", metavar="NAME", help="wikitext-2, wikitext-103, enwik8, enwik8-204 or text8")
     get.add_argument("--out", metavar="DIR", help="folder for its files (default: data/NAME)")
     get.add_argument("--path", metavar="COPY", help="a copy of the zip archive, instead of downloading it")
     prepare = commands.add_parser("prepare", help="turn a corpus or your own text into token files", **look)
@@ -38,10 +38,11 @@ def add_commands(commands: Any, look: dict[str, Any]) -> None:
 
 
 def get(arguments: argparse.Namespace) -> int:
-    from rmt.text.corpora import get, known_corpus
+    from rmt.text.corpora import known_corpus
+    from rmt.text.download import get
 
     known = known_corpus(arguments.name)
-    folder = Path(arguments.out or f"data/{known.name}")
+    folder = Path(arguments.out or known.folder)
     with progress(known.archive) as report:
         files = get(known, folder, path(arguments.path), report)
     for file in files:
@@ -69,7 +70,7 @@ def prepare(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    from rmt.text.prepare import check_corpus
+    from rmt.text.corpus import check_corpus
 
     show(check_corpus(Path(arguments.folder)))
     return 0

@@ -5,18 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields
 
 from rmt.cli.arguments import command, one_of, parsed
 from rmt.errors import ConfigError
-from rmt.train.config import RunConfig
 
 EXAMPLES = """examples:
   rmt evaluate runs/copy-8-3-rmt-modern-0
   rmt evaluate RUN --segments 6           the same model with shorter segments
   rmt evaluate RUN --split valid --json
+  rmt evaluate RUN --data /elsewhere/book.txt
   rmt evaluate RUN --length 32 --cache 256  text: other segments and another cache than in training"""
-NOT_FOR = {"text": ("samples", "segments"), "sequences": ("length", "cache")}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -32,6 +31,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--length", type=int, help="text: other tokens per segment than in training")
     parser.add_argument("--cache", type=int, help="text: another cache than in training")
     parser.add_argument("--batch", type=int, help="sequences (default: 500) or lanes of text at a time")
+    parser.add_argument("--data", metavar="PATH", help="where the data of the run are now")
+    parser.add_argument(
+        "--unknown",
+        metavar="error|skip|replace:SYMBOL",
+        help="text: measure another text than the run's; what becomes of symbols that only it has",
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -55,34 +60,8 @@ def main(argv: Sequence[str]) -> int:
 def measure(arguments: argparse.Namespace) -> dict[str, float]:
     """The metrics of a run."""
     from rmt.cli.progress import counting
-    from rmt.train.checkpoint import load, read_config, run_folder
-    from rmt.train.config import build_task
-    from rmt.train.device import device_of
-    from rmt.train.measure import measure
+    from rmt.experiments.evaluation import Evaluation, evaluate_run
 
-    config = read_config(run_folder(arguments.run))
-    kind = "text" if config.task.is_text else "sequences"
-    for name in NOT_FOR[kind]:
-        if getattr(arguments, name) is not None:
-            raise ConfigError(f"{name}={getattr(arguments, name)} has no effect on {kind}; leave it out")
-    task = build_task(config.task)
-    with counting(f"{task.name}, {arguments.split}", arguments.quiet) as progress:
-        return measure(
-            load(arguments.run).to(device_of(arguments.device)),
-            task,
-            changed(config, arguments),
-            arguments.split,
-            samples=arguments.samples,
-            batch=arguments.batch,
-            progress=progress,
-        )
-
-
-def changed(config: RunConfig, arguments: argparse.Namespace) -> RunConfig:
-    """A run's settings with those that were named for this evaluation."""
-    named = {"segments": arguments.segments, "segment_length": arguments.length}
-    task = replace(config.task, **{name: value for name, value in named.items() if value is not None})
-    train = config.train
-    if arguments.cache is not None:
-        train = replace(train, evaluate_cache=arguments.cache)
-    return replace(config, task=task, train=train)
+    asked = Evaluation(**{field.name: getattr(arguments, field.name) for field in fields(Evaluation)})
+    with counting(arguments.split, arguments.quiet) as progress:
+        return evaluate_run(arguments.run, asked, progress)

@@ -16,7 +16,9 @@ from rmt.errors import ConfigError
 
 EXAMPLES = """examples:
   rmt stream RUN book.txt
-  zcat huge.gz | rmt stream RUN -
+  rmt stream RUN huge.txt.gz                         also .xz; .zst where Python or zstandard can
+  rmt stream RUN <(tr A-Z a-z < book.txt)            a pipe is a file; so is - for standard input
+  rmt stream RUN letters.txt --unknown skip          leave out what the model does not know
   rmt stream RUN huge.txt --save huge.state          saved every 64 segments, at the end and on Ctrl-C
   rmt stream RUN huge.txt --resume huge.state        go on where it stopped, saving to the same file
   rmt stream RUN volume2.txt --resume volume1.state --save volume2.state"""
@@ -33,6 +35,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--save", metavar="STATE", help="file for the session's state; it must be new")
     parser.add_argument("--resume", metavar="STATE", help="go on from a state, and save there too")
     parser.add_argument("--save_every", type=int, help=f"segments between two saves (default: {EVERY})")
+    parser.add_argument(
+        "--unknown",
+        default="error",
+        metavar="error|skip|replace:SYMBOL",
+        help="what becomes of a byte or character that the model does not know (default: error)",
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--quiet", action="store_true", help="print the result only")
@@ -59,13 +67,13 @@ def refuse(arguments: argparse.Namespace) -> None:
 
 
 def run(arguments: argparse.Namespace, file: BinaryIO) -> int:
-    from rmt.experiments.stream import Stream, open_session
+    from rmt.experiments.stream import TextStream, open_session
 
-    session = open_session(arguments.run, arguments.device, arguments.resume)
+    session = open_session(arguments.run, arguments.device, arguments.resume, arguments.unknown)
     target = arguments.save or arguments.resume
-    source = "-" if arguments.file == "-" else str(Path(arguments.file).resolve())
+    source = "-" if arguments.file == "-" else str(Path(arguments.file).absolute())
     every = EVERY if arguments.save_every is None else arguments.save_every
-    stream = Stream(session, source, file, Path(target) if target else None, every)
+    stream = TextStream(session, source, file, Path(target) if target else None, every)
     if arguments.resume:
         take_up(stream, arguments.quiet)
     before, start = (stream.offset, int(session.seen)), time.perf_counter()
@@ -85,11 +93,10 @@ def take_up(stream: Any, quiet: bool) -> None:
     from rmt.experiments.stream import place_of
 
     place, tokens = place_of(stream.session), int(stream.session.seen)
-    if place.source != stream.source or place.source == "-":
-        said = f"going on after {tokens:,} tokens of {place.source}; {stream.source} is read from its start"
-    else:
-        stream.take_up(place)
+    if stream.take_up(place):
         said = f"resuming at byte {place.offset:,} after {tokens:,} tokens"
+    else:
+        said = f"going on after {tokens:,} tokens of {place.source}; {stream.source} is read from its start"
     if not place.clean:
         said += (
             f"; the last stream was cut off, so up to {place.every} segments that it had read are read again"
@@ -106,6 +113,7 @@ def report(stream: Any, before: tuple[int, int], seconds: float, as_json: bool) 
         "bytes": count,
         "tokens": tokens,
         "all_tokens": int(session.seen),
+        "unknown": stream.unknown,
         "perplexity": score.perplexity if score.tokens else None,
         "bits_per_token": score.bits if score.tokens else None,
         "state_bytes": session.state.nbytes,
@@ -120,6 +128,7 @@ def report(stream: Any, before: tuple[int, int], seconds: float, as_json: bool) 
         f"({count / seconds:,.0f} bytes/s, {tokens / seconds:,.0f} tokens/s)\n"
         f"perplexity {score.perplexity:.3f}, {score.bits:.4f} bits per token over {score.tokens:,} tokens; "
         f"state {session.state.nbytes:,} bytes"
+        + (f"\n{stream.unknown:,} symbols are not in the model's vocabulary" if stream.unknown else "")
     )
 
 
@@ -129,9 +138,11 @@ def opened(name: str) -> Iterator[BinaryIO]:
     if name == "-":
         yield sys.stdin.buffer
         return
-    if not Path(name).is_file():
+    from rmt.textfile import open_text
+
+    if not Path(name).exists() or Path(name).is_dir():
         raise ConfigError(f"file={name!r} does not exist; name a text, or - for standard input")
-    with Path(name).open("rb") as file:
+    with open_text(Path(name)) as file:
         yield file
 
 

@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
 
 def train_one(config: Any, arguments: argparse.Namespace) -> int:
     from rmt.cli.progress import observer
-    from rmt.experiments.run import train
+    from rmt.experiments.run import default_folder, train
     from rmt.train.parallel import is_first
 
     folder = Path(arguments.out or f"{default_folder(config)}-{config.seed}")
@@ -91,7 +91,7 @@ def train_one(config: Any, arguments: argparse.Namespace) -> int:
 def train_many(config: Any, arguments: argparse.Namespace) -> int:
     """Seeds at once; ends with a line for each and one for all."""
     from rmt.cli.progress import observers
-    from rmt.experiments.run import train_seeds
+    from rmt.experiments.run import default_folder, train_seeds
 
     folder = Path(arguments.out or default_folder(config))
     labels = [f"{config.preset} seed {config.seed + place}" for place in range(arguments.seeds)]
@@ -109,17 +109,6 @@ def train_many(config: Any, arguments: argparse.Namespace) -> int:
         f"mean and standard deviation of {len(values)} seeds"
     )
     return 0
-
-
-def default_folder(config: Any) -> Path:
-    """A name that says what is special about a run, but for its seed."""
-    task = config.task
-    if task.is_text:
-        name = Path(task.data).name
-        return Path("runs") / f"text-{name}-{config.preset}-{config.recipe}"
-    length = f"-{task.length}" if task.length else ""
-    name = task.name.replace(":", ".")
-    return Path("runs") / f"{name}{length}-{task.segments}-{config.preset}-{config.recipe}"
 
 
 def summary(result: dict[str, Any]) -> str:

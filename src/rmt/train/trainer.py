@@ -19,11 +19,10 @@ from rmt.errors import ConfigError
 from rmt.nn.adaptive import fits
 from rmt.tasks.segments import Segment
 from rmt.tasks.task import Task
-from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from rmt.train.curriculum import Curriculum
 from rmt.train.device import device_of
-from rmt.train.feed import Documents, Feed, Piece, Stream
+from rmt.train.feed import Feed, FeedItem, build_feed
 from rmt.train.learner import Answer, Kind, Learner, Request, answered, clip_alone, quiet
 from rmt.train.optim import Rate, build_optimizers
 from rmt.train.parallel import gathered, launch, shard
@@ -32,7 +31,7 @@ from rmt.train.parallel import gathered, launch, shard
 class Portion(NamedTuple):
     """What one update learns from: some windows of a piece of data, and how many losses they count."""
 
-    piece: Piece
+    piece: FeedItem
     windows: list[Window]
     counted: int
     last: bool  # of the piece
@@ -50,7 +49,7 @@ class Update(NamedTuple):
 class Trainer:
     """A model, its optimizers, and the place in the data where they are."""
 
-    def __init__(self, config: RunConfig, task: Task | Text):
+    def __init__(self, config: RunConfig, task: Task):
         self.config, self.task = config, task
         self.fabric = launch(
             device_of(config.device), config.precision, config.train.batch, config.train.accumulate
@@ -89,8 +88,8 @@ class Trainer:
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
         self.feed = self.build_feed()
         self.slots: tuple[int, ...] = ()  # capacities of an adaptive softmax, if they are needed
-        if self.fast and config.model.cutoffs and isinstance(self.feed, Stream):
-            self.slots = self.feed.lanes.capacities(self.feed.length, config.model.cutoffs)
+        if self.fast and config.model.cutoffs:
+            self.slots = self.feed.capacities(config.model.cutoffs)
         self.overflowed = 0  # updates that had more rare targets
         self.step = self.batches = self.samples = self.tokens = 0
         self.seconds = 0.0
@@ -113,9 +112,7 @@ class Trainer:
         with gathered(self.model):
             empty = self.model.empty_state(share)
         rows = slice(first, first + share)
-        if isinstance(self.task, Text):
-            return Stream(self.config, self.task, empty, rows)
-        return Documents(self.config, self.task, self.curriculum, empty, rows)
+        return build_feed(self.config, self.task, self.curriculum, empty, rows)
 
     def updates(self) -> Iterator[Update]:
         """Train on the next piece of data; yields after every optimizer update, if there is a loss at all."""
@@ -127,7 +124,7 @@ class Trainer:
         piece, bptt = self.feed.piece(self.batches), self.config.bptt
         self.batches += 1
         new = piece.segments[piece.past :]
-        self.samples += self.config.train.batch * (len(new) if self.task.carries_state else 1)
+        self.samples += piece.samples
         self.tokens += self.config.train.batch * sum(part.tokens.shape[1] for part in new)
         planned = windows(piece.counts, bptt.depth, bptt.schedule, piece.past)
         together = [planned] if bptt.schedule == "sequence" else [[window] for window in planned]
@@ -175,7 +172,7 @@ class Trainer:
         self.rate.apply(self.optimizers, self.step)
         return (self.update if static else self.learner.work)(request.kind, *inputs)
 
-    def skim(self, piece: Piece, stop: int) -> None:
+    def skim(self, piece: FeedItem, stop: int) -> None:
         """Only read up to a segment: there is nothing to learn from what comes before it."""
         newest = max(piece.incoming)
         segments = [self.fabric.to_device(quiet(segment)) for segment in piece.segments[newest:stop]]
