@@ -58,7 +58,9 @@ def write_corpus(folder: Path, seed: int = 0) -> Path:
         "valid": [document("valid", 31)],
         "test": [document("test", 40)],
     }
-    return prepare_corpus(Source("letters", "bytes", splits), folder / "prepared", force=True).folder
+    return prepare_corpus(
+        Source("letters", "bytes", splits, occurring=True), folder / "prepared", force=True
+    ).folder
 
 
 def text(data: Path, **groups: Any) -> RunConfig:

@@ -141,8 +141,8 @@ class Text(Task):
         sizes = ", ".join(f"{split['tokens']:,} {name}" for name, split in self.corpus.splits.items())
         return (
             f"{self.name} (version {self.version}): predict the next token of {description['name']}, "
-            f"prepared in {str(self.corpus.folder)!r}: {description['tokens']}, {self.vocabulary:,} kinds of token; "
-            f"tokens: {sizes}. An example is a piece of {self.total_length} tokens."
+            f"prepared in {str(self.corpus.folder)!r}: {description['tokens']}, {self.vocabulary:,} kinds "
+            f"of token; tokens: {sizes}. An example is a piece of {self.total_length} tokens."
         )
 
 
@@ -165,7 +165,7 @@ def find_corpus(data: str, tokens: str | None = None, occurring: bool = False) -
     except DataError as error:
         raise type(error)(str(error).replace("--force", "rmt data prepare --force")) from None
     if is_new:
-        log.info("%s is prepared in %s, to be read from there", data, folder)
+        log.info("%s is prepared in %s", data, folder)
     return corpus
 
 
