@@ -14,7 +14,7 @@ from rmt.errors import ConfigError, DataError
 from rmt.experiments.opened import AnotherCorpus, run_task
 from rmt.tasks.registry import task_class
 from rmt.tasks.task import Task
-from rmt.tasks.unknown import UnknownRule
+from rmt.tasks.unknown import REMEDY, UnknownRule
 from rmt.text.corpora import find_source
 from rmt.text.corpus import DESCRIPTION
 from rmt.text.prepare import prepare_corpus
@@ -107,7 +107,10 @@ def other_text(folder: Path, config: RunConfig, asked: Evaluation, out: Path) ->
         )
     tokenizer = read_tokenizer(folder).with_unknown(rule)
     source = find_source(data, tokenizer.kind)
-    corpus = prepare_corpus(source, out, tokenizer_file(folder), rule=rule)
+    try:
+        corpus = prepare_corpus(source, out, tokenizer_file(folder), rule=rule)
+    except DataError as error:
+        raise DataError(str(error).replace("leave out --vocabulary", REMEDY)) from None
     unknown = int(corpus.splits[asked.split]["unknown"]) if asked.split in corpus.splits else 0
     log.info(
         "%s is another text than the one this run was trained on; %s symbols of its %s split are not in the "

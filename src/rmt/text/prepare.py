@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rmt.errors import DataError
-from rmt.tasks.unknown import REMEDY, UnknownRule
+from rmt.tasks.unknown import UnknownRule
 from rmt.text.corpora import usual
 from rmt.text.corpus import DESCRIPTION, FORMAT, Corpus, check_corpus, open_corpus, stored
 from rmt.text.files import SPLITS, FileSpan, Source, digest, existing
@@ -168,7 +168,7 @@ def encode(vocabulary: Vocabulary, block: Any, rule: UnknownRule, where: tuple[P
     except UnknownSymbol as error:
         raise DataError(
             f"{str(file)!r} has {error.problem} at byte {offset + error.size:,}: not in the vocabulary; "
-            f"leave out --vocabulary, or {REMEDY}"
+            "leave out --vocabulary"
         ) from None
     except DataError as error:
         raise DataError(f"{str(file)!r}: {error}") from None
