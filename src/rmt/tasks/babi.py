@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from functools import cache
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ import numpy as np
 from rmt.errors import DataError
 from rmt.tasks.tokenizer import Decoder, TaskTokenizer
 from rmt.tasks.unknown import TokenizedText
+from rmt.textfile import SUFFIXES, open_text
 
 LINES = 4096  # of a novel at a time
 WORD = re.compile(r"[a-z0-9']+|[^\sa-z0-9']")
@@ -161,7 +163,7 @@ def babi_file(data: Path, qa: int, split: str) -> Path:
 
 def shelves(data: Path, held_out: str) -> Iterator[tuple[str, list[Path]]]:
     """The novels to train with and those to test with."""
-    books = sorted((data / "books").glob("*.txt"))
+    books = sorted(file for suffix in ("", *SUFFIXES) for file in (data / "books").glob(f"*.txt{suffix}"))
     kept = [book for book in books if held_out.lower() in book.name.lower()]
     others = [book for book in books if book not in kept]
     for split, novels, missing in (("train", others, "another"), ("test", kept, f"{held_out}…")):
@@ -219,7 +221,7 @@ def novel(file: Path, words: HashedWords) -> np.ndarray:
 def line_blocks(file: Path) -> Iterator[str]:
     """The text of a novel, many lines at a time."""
     try:
-        with file.open(encoding="utf-8", newline="\n") as lines:
+        with TextIOWrapper(open_text(file), encoding="utf-8", newline="\n") as lines:
             while block := "".join(islice(lines, LINES)):
                 yield block
     except UnicodeDecodeError as error:

@@ -127,15 +127,15 @@ class LineTokenizer(TaskTokenizer):
 
     def decoder(self) -> Decoder:
         """A token adds what the text of the last few has more with it than without it."""
-        spoken: list[int] = []
+        recent: list[int] = []
         waiting: list[int] = []  # parts of a character
 
         def decode(id: int) -> str:
             waiting.append(id)
-            before, after = self.vocabulary.decode(spoken), self.vocabulary.decode([*spoken, *waiting])
+            before, after = self.vocabulary.decode(recent), self.vocabulary.decode([*recent, *waiting])
             if after.endswith("\ufffd") and len(waiting) < LONGEST_CHARACTER:
                 return ""
-            spoken[:] = [*spoken, *waiting][-CONTEXT:]
+            recent[:] = [*recent, *waiting][-CONTEXT:]
             waiting.clear()
             return after[len(before) :]
 
