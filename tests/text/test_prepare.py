@@ -370,7 +370,7 @@ def test_enwik8_has_the_bytes_that_occur_and_enwik8_204_all_but_the_line_break(t
         assert dropped.vocabulary().decode(dropped.tokens(split)) == part.replace(b"\n", b"")
     assert 10 not in dropped.vocabulary().symbols
     monkeypatch.setitem(corpora.CORPORA, "enwik8-204", without._replace(vocabulary=None, total=7))
-    with pytest.raises(DataError, match="tokens of enwik8-204 in .*: 2,200 instead of 7"):
+    with pytest.raises(DataError, match=r"tokens of enwik8-204 in .*: 2,200 instead of 7"):
         prepared("enwik8-204", tmp_path / "wrong", copy=tmp_path)
 
 

@@ -17,6 +17,7 @@ from rmt.experiments.stream import open_session
 from rmt.train.checkpoint import read_config
 from tests.cli.book import TRAIN, write_book
 from tests.cli.command import TINY, rmt
+from tests.tasks.stories import write_data
 from tests.text.tokenizer import trained
 
 STREAM = "--device cpu --json --quiet"
@@ -110,6 +111,23 @@ def test_a_run_of_a_task_of_ones_own_is_used_where_its_module_is_not(away, capsy
     (away / "echo" / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     assert rmt(capsys, "generate echo --prompt 1 --tokens 6 --device cpu").code == 0
     assert rmt(capsys, "attention echo --text 1 -o page.html").code == 0
+
+
+def test_a_run_of_memory_qa_needs_its_novels_only_to_be_measured(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    data = write_data(tmp_path)
+    tiny = TINY.replace("--length 3", "--length 64").replace("--segments 3", "--segments 4")
+    run(f"train memory-qa --data data --task.options buckets=30 {tiny} --out run --quiet")
+    generate = "generate run --prompt Where:is:Mary --tokens 3 --temperature 0 --device cpu"
+    before, measured = rmt(capsys, generate), rmt(capsys, "evaluate run --json --samples 4")
+    assert (before.code, measured.code) == (0, 0)
+    shutil.move(data, tmp_path / "elsewhere")
+    assert rmt(capsys, generate) == before
+    assert "are not there any more" in rmt(capsys, "evaluate run --json --samples 4").err
+    assert rmt(capsys, "evaluate run --json --samples 4 --data elsewhere") == measured
+    with next((tmp_path / "elsewhere" / "books").iterdir()).open("a") as novel:
+        novel.write("the end\n")
+    assert "is another corpus" in rmt(capsys, "evaluate run --json --samples 4 --data elsewhere").err
 
 
 def test_a_saved_session_moved_with_its_run_and_text_goes_on(home, away, monkeypatch, capsys):
