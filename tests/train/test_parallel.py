@@ -22,7 +22,7 @@ from tests.train.runs import Unplugged, Watcher, run, tiny, trainer_of
 STRATEGIES = ("ddp", "fsdp")
 DOUBLE = {"precision": "64-true", "optimizer": {"clip": 0.1}}
 TEXT = {
-    "task": {"name": "text", "data": "book.txt", "segment_length": 5},
+    "task": {"name": "text", "data": "book.txt", "segment_length": 5, "options": {"occurring": True}},
     "model": {
         "vocabulary": 30,
         "layers": 2,
