@@ -12,9 +12,7 @@ import pytest
 import torch
 import yaml
 
-from rmt.errors import CheckpointError
 from rmt.experiments.stream import open_session
-from rmt.train.checkpoint import read_config
 from tests.cli.book import TRAIN, write_book
 from tests.cli.command import TINY, rmt
 from tests.tasks.stories import write_data
@@ -353,15 +351,3 @@ def test_a_run_of_the_release_before_opens_where_its_text_is_and_says_so(tmp_pat
         json.loads(rmt(capsys, f"stream text-rmt tale.txt {STREAM}").out)["perplexity"]
         == json.loads(out)["perplexity"]
     )
-
-
-def test_within_a_format_a_missing_field_is_an_error_and_in_an_older_one_a_default(away):
-    config = yaml.safe_load((away / "bytes" / "config.yaml").read_text())
-    assert next(iter(config)) == "format"
-    del config["train"]["keep"]
-    (away / "bytes" / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    with pytest.raises(CheckpointError, match=r"train\.keep is missing, which format 2 has"):
-        read_config(away / "bytes")
-    del config["format"]
-    (away / "bytes" / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    assert read_config(away / "bytes").train.keep == 2

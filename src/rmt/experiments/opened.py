@@ -79,10 +79,11 @@ class AnotherCorpus(DataError):
     """Data that are not those a run was trained on."""
 
     def __init__(self, reason: str, settings: TaskConfig):
-        data = place_of_data(settings)
+        data = data_path(settings)
+        other = ", or measure it in the run's vocabulary with --unknown error|skip|replace:SYMBOL"
         super().__init__(
             f"data={data!r} is another corpus than the one this run was trained on ({reason}); name that one "
-            "with --data, or measure it in the run's vocabulary with --unknown error|skip|replace:SYMBOL"
+            f"with --data{other if task_class(settings.name).layout == 'lanes' else ''}"
         )
 
 
@@ -95,13 +96,13 @@ def moved(settings: TaskConfig, data: str) -> TaskConfig:
     return replace(settings, data=data)
 
 
-def place_of_data(settings: TaskConfig) -> str:
+def data_path(settings: TaskConfig) -> str:
     return str(settings.options.get("data", settings.data))
 
 
 def located(settings: TaskConfig) -> Task:
     """The task, if its data are where the settings say."""
-    data = place_of_data(settings)
+    data = data_path(settings)
     if data and data not in CORPORA and not Path(data).exists():
         raise DataError(
             f"the data of this run, {data!r}, are not there any more; say where they are now with --data PATH"

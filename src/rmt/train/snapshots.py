@@ -35,12 +35,12 @@ def snapshot(trainer: Trainer) -> Snapshot:
         for parameter, values in update_rule.state_dict()["state"].items()
         for name, value in values.items()
     }
-    own = {**random_state(trainer), **trainer.feed.state_dict()}
-    state = {key: rows_of_all(rows) for key, rows in own.items()}
-    return Snapshot(model, optimizer, state, place(trainer))
+    local = {**random_state(trainer), **trainer.feed.state_dict()}
+    state = {key: rows_of_all(rows) for key, rows in local.items()}
+    return Snapshot(model, optimizer, state, position(trainer))
 
 
-def place(trainer: Trainer) -> dict[str, Any]:
+def position(trainer: Trainer) -> dict[str, Any]:
     """Where a run is, in numbers, and what it must share with the run that goes on from there."""
     return {
         **{name: getattr(trainer, name) for name in COUNTERS},
@@ -73,21 +73,21 @@ def restore(trainer: Trainer, saved: Snapshot) -> None:
             if int(owner) == number:
                 states.setdefault(int(index), {})[name] = placed(tensor, parameters[int(index)])
         optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
-    own = {key: rows.chunk(fabric.world_size)[fabric.global_rank] for key, rows in saved.state.items()}
-    torch.set_rng_state(own.pop("rng")[0].clone())
-    if "cuda_rng" in own:
-        torch.cuda.set_rng_state(own.pop("cuda_rng")[0].clone(), fabric.device)
+    local = {key: rows.chunk(fabric.world_size)[fabric.global_rank] for key, rows in saved.state.items()}
+    torch.set_rng_state(local.pop("rng")[0].clone())
+    if "cuda_rng" in local:
+        torch.cuda.set_rng_state(local.pop("cuda_rng")[0].clone(), fabric.device)
     trainer.rate.load_state_dict(saved.trainer["rate"])
     trainer.curriculum.number = saved.trainer["stage"]
     for name in COUNTERS:
         setattr(trainer, name, saved.trainer[name])
-    trainer.feed.load_state_dict(own, trainer.batches)
+    trainer.feed.load_state_dict(local, trainer.batches)
     trainer.update.forget()  # optimizer states are elsewhere now
 
 
 def require_same(trainer: Trainer, saved: Snapshot) -> None:
     """Refuse a snapshot of other text or of another number of processes."""
-    mine, theirs = place(trainer), saved.trainer
+    mine, theirs = position(trainer), saved.trainer
     if theirs["data"] not in ("", mine["data"]):  # release 0.1.0 kept none of memory-qa
         raise CheckpointError(
             f"task.data={trainer.config.task.data!r} is not the corpus this run was trained on; "
