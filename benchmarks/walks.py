@@ -1,4 +1,4 @@
-"""How far a reader walks: files of rmt that one update, one streamed segment, one wrapped forward pass through.
+"""How far a reader walks: the files of rmt behind one update, one streamed segment, one wrapped forward.
 
 A profile hook notes every call of a function of the package. `files` counts the files of these functions,
 `switches` how often a call is in another folder of the package than the call before it. What is done once
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -44,7 +45,7 @@ def walk(work: Callable[[], Any]) -> Walk:
     finally:
         sys.setprofile(None)
     folders = [file.split(os.sep)[0] for file in files]
-    switches = sum(before != after for before, after in zip(folders, folders[1:], strict=False))
+    switches = sum(before != after for before, after in pairwise(folders))
     return Walk(len(set(files)), switches, len(files))
 
 

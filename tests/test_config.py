@@ -17,18 +17,16 @@ from rmt.config import (
     describe,
     from_dict,
     leaves,
-    load_yaml,
     needless,
     option,
     parse,
     positive,
-    read_yaml,
     required,
     to_dict,
     typed,
-    write_yaml,
 )
 from rmt.errors import ConfigError, RMTError, unknown
+from rmt.yamlfile import load_yaml, read_yaml, write_yaml
 
 
 @dataclass(frozen=True, kw_only=True)

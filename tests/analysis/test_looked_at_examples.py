@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from rmt.analysis.examples import parse, task_examples, text_example, words
-from rmt.errors import ConfigError
+from rmt.analysis.examples import task_examples, text_example
+from rmt.errors import ConfigError, DataError
 from rmt.tasks import make_task
+from rmt.tasks.tokenizer import SymbolTokenizer
 
 COPY = make_task("copy", length=3)
 
@@ -28,34 +29,34 @@ def test_examples_start_at_one():
 def test_a_text_is_read_as_the_task_writes_it(name):
     task = make_task(name)
     tokens = task.split("test", 1).tokens[0]
-    assert torch.equal(text_example(task, task.render(tokens.tolist())).tokens, tokens)
+    assert torch.equal(text_example(task.tokenizer(), task.render(tokens.tolist())).tokens, tokens)
 
 
 def test_a_text_may_have_any_length_and_asks_nothing():
-    example = text_example(COPY, " 3 1 4\n| 3")
+    example = text_example(COPY.tokenizer(), " 3 1 4\n| 3")
     assert example.tokens.tolist() == [5, 3, 6, 1, 5]
     assert example.targets.tolist() == [3, 6, 1, 5, 5]
     assert not example.wanted.any()
 
 
 def test_a_text_of_characters_needs_no_spaces():
-    assert text_example(COPY, "314|3").tokens.tolist() == [5, 3, 6, 1, 5]
-    assert parse("ab", ["a", "b", "ab"]).tolist() == [2]  # a word goes before its characters
+    assert text_example(COPY.tokenizer(), "314|3").tokens.tolist() == [5, 3, 6, 1, 5]
+    assert SymbolTokenizer(["a", "b", "ab"]).encode("ab") == [2]  # a word goes before its characters
 
 
 def test_a_task_of_characters_knows_its_spaces():
     task = make_task("quadratic")
-    known = words(task)
+    known = task.tokenizer().shown()
     text = "x^2-3*x+2=0"
-    assert [known[token] for token in text_example(task, text).tokens.tolist()] == list(text)
+    assert [known[token] for token in text_example(task.tokenizer(), text).tokens.tolist()] == list(text)
 
 
 @pytest.mark.parametrize("text", ["", "   "], ids=["nothing", "spaces"])
 def test_a_text_without_tokens_is_refused(text):
     with pytest.raises(ConfigError, match="holds no token"):
-        text_example(COPY, text)
+        text_example(COPY.tokenizer(), text)
 
 
 def test_an_unknown_token_is_named():
-    with pytest.raises(ConfigError, match="unknown token 'x'"):
-        text_example(COPY, "3 x 4")
+    with pytest.raises(DataError, match="token 'x' at byte 2 of the text is not in the model's vocabulary"):
+        text_example(COPY.tokenizer(), "3 x 4")

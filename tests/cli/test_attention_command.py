@@ -65,7 +65,7 @@ def test_serving_opens_the_page_at_its_address(capsys, run, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--text", "3 x 4"], "unknown token 'x'"),
+        (["--text", "3 x 4"], "token 'x' at byte 2"),
         (["--text", "3", "--examples", "2"], "text takes the place of examples"),
         (["--example", "13"], "must be 1 to 12"),
         (["--segments", "7"], "nearest: 5, 9"),

@@ -12,9 +12,9 @@ from rmt.bench.text import made_text
 from rmt.cli import bench
 from rmt.cli.bench import subject
 from rmt.cli.front import names_of
-from rmt.config import write_yaml
 from rmt.errors import ConfigError
 from rmt.train.config import RunConfig
+from rmt.yamlfile import write_yaml
 from tests.cli.command import TINY, TRAIN, rmt
 from tests.cli.test_bad_input import assert_refused
 

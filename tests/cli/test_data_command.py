@@ -102,7 +102,7 @@ def test_the_help_shows_examples(capsys, command):
 def test_a_text_is_prepared_and_checked(capsys):
     code, out, err = rmt(capsys, "data prepare book.txt")
     assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "data/book.txt-bytes: book.txt, bytes, vocabulary 21, uint16"
+    assert out.splitlines()[0] == "data/book.txt-bytes: book.txt, bytes, vocabulary 256, uint16"
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["train", "valid", "test"]
     counts = [int(line.split()[1].replace(",", "")) for line in out.splitlines()[1:]]
     assert sum(counts) == len(TEXTS["book.txt"])

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import rmt as package
-from rmt.config import to_dict, write_yaml
+from rmt.config import to_dict
 from rmt.experiments import suites
 from rmt.experiments.recipe import resolve
 from rmt.experiments.suites import SUITES, Run
+from rmt.yamlfile import write_yaml
 from tests.cli.command import rmt
 from tests.experiments.tiny import echo
 

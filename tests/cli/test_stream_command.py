@@ -30,6 +30,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert package_main(f"train text --data text --out run {TINY_TEXT}") == 0
+        assert package_main(f"train text --data text --out letters --task.tokens characters {TINY_TEXT}") == 0
         assert package_main(f"train tests.train.runs:Echo {TINY} --out task --quiet") == 0
     return folder
 
@@ -43,7 +44,7 @@ def package_main(command: str) -> int:
 @pytest.fixture(autouse=True)
 def at_the_runs(runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("text", "run", "task", "data"):
+    for name in ("text", "run", "letters", "task", "data"):
         (tmp_path / name).symlink_to(runs / name)
 
 
@@ -53,7 +54,8 @@ def test_a_file_is_read_to_its_end(capsys):
     assert code == 0
     assert found["bytes"] == found["tokens"] == len(TEXT)
     assert found["state_bytes"] == 2 * 8 * 4
-    assert 1 < found["perplexity"] < 100
+    assert 1 < found["perplexity"] < 400
+    assert found["unknown"] == 0
 
 
 def test_the_result_says_speed_perplexity_and_size(capsys):
@@ -129,8 +131,19 @@ def test_kill_9_loses_at_most_save_every_segments_and_resuming_says_so(capsys):
         ("generate run", ["prompt is missing", "--prompt"]),
         ("generate run --prompt so --tokens -1", ["tokens=-1", "at least 0"]),
         ("generate run --prompt so --temperature 0 --top_k 3", ["top_k=3 has no effect"]),
-        ("generate run --prompt Ä", ["byte 195 is not in the model's vocabulary"]),
-        ("generate task --prompt z", ["'z' is not one of the 12 tokens"]),
+        (
+            "generate letters --prompt soÄ",
+            ["character 'Ä' (U+00C4, bytes c3 84) at byte 2 of the prompt is not"],
+        ),
+        ("generate task --prompt z", ["token 'z' at byte 0 of the prompt is not in the model's vocabulary"]),
+        ("generate run --prompt so --file text", ["prompt and file='text'", "leave one out"]),
+        ("generate run --file nowhere", ["'nowhere' does not exist"]),
+        ("stream run text --unknown drop", ["unknown='drop' is not error, skip or replace:SYMBOL"]),
+        ("stream run text --unknown replace:", ["unknown='replace:' is not error, skip or replace:SYMBOL"]),
+        (
+            "stream letters text --unknown replace:Q",
+            ["replace:Q names a symbol that the model does not know"],
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -150,11 +163,11 @@ def test_a_state_of_another_run_is_refused(capsys):
 
 
 def test_the_same_seed_writes_the_same_text(capsys):
-    first = rmt(capsys, "generate run --prompt so --tokens 30 --seed 4 --device cpu")
+    first = rmt(capsys, "generate letters --prompt so --tokens 30 --seed 4 --device cpu")
     assert first.code == 0
     assert len(first.out) == 31
-    assert first == rmt(capsys, "generate run --prompt so --tokens 30 --seed 4 --device cpu")
-    assert first != rmt(capsys, "generate run --prompt so --tokens 30 --seed 5 --device cpu")
+    assert first == rmt(capsys, "generate letters --prompt so --tokens 30 --seed 4 --device cpu")
+    assert first != rmt(capsys, "generate letters --prompt so --tokens 30 --seed 5 --device cpu")
 
 
 def test_generation_ends_behind_a_text(capsys):
@@ -164,8 +177,8 @@ def test_generation_ends_behind_a_text(capsys):
 
 
 def test_a_streamed_text_is_gone_on_with(capsys):
-    rmt(capsys, "stream run text --save state --quiet --device cpu")
-    resumed = rmt(capsys, "generate run --resume state --tokens 20 --seed 1 --device cpu")
+    rmt(capsys, "stream letters text --save state --quiet --device cpu")
+    resumed = rmt(capsys, "generate letters --resume state --tokens 20 --seed 1 --device cpu")
     Path("prompt").write_text(TEXT)
     assert resumed.code == 0
     assert len(resumed.out) == 21

@@ -11,7 +11,7 @@ from rmt import SegmentModel, load
 from rmt.cli import progress
 from rmt.config import leaves, value_of
 from rmt.evaluate.perplexity import perplexity, with_cache
-from rmt.text.prepare import FORMAT
+from rmt.text.corpus import FORMAT
 from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from tests.cli.book import TRAIN, write_book
@@ -74,7 +74,7 @@ def book() -> None:
 
 def test_a_text_is_prepared_trained_and_measured(capsys, tmp_path):
     code, out, err = rmt(capsys, TRAIN)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, "rmt: book.txt is prepared in data/book.txt-bytes\n")
     lines = out.splitlines()
     assert re.fullmatch(
         r"rmt  step 2  loss \d\.\d{3}  perplexity \d+\.\d{3}  bits per character \d\.\d{4}", lines[0]
@@ -94,7 +94,7 @@ def test_a_text_is_prepared_trained_and_measured(capsys, tmp_path):
 def test_words_are_judged_by_perplexity_and_nothing_is_said_of_characters(capsys, tmp_path):
     words = "--task.tokens words --task.segment_length 4 --batch 2"
     code, out, err = rmt(capsys, f"{TRAIN} {words} --out run")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, "rmt: book.txt is prepared in data/book.txt-words\n")
     assert "bits" not in out
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["metric"] == "perplexity"
@@ -133,7 +133,7 @@ def test_a_finished_run_says_so_and_an_interrupted_one_goes_on(capsys, monkeypat
 
 def test_a_run_is_measured_as_it_was_and_with_another_length_split_batch_and_cache(capsys):
     assert rmt(capsys, f"{BOTH} --out run --quiet").code == 0
-    model, task = load("run"), Text("book.txt")
+    model, task = load("run"), Text(data="book.txt")
     for options, expected in {
         "": (model, "test", 4, 8),
         "--split valid": (model, "valid", 4, 8),
@@ -165,7 +165,7 @@ def test_an_evaluation_is_printed_in_lines(capsys):
 
 def test_a_cache_for_evaluation_is_used_in_training_and_after_it(capsys):
     assert rmt(capsys, f"{BOTH} --train.evaluate_cache 20 --out run --quiet").code == 0
-    expected = perplexity(with_cache(load("run"), 20), Text("book.txt").lanes("test", 4), 8)
+    expected = perplexity(with_cache(load("run"), 20), Text(data="book.txt").lanes("test", 4), 8)
     assert json.loads(Path("run/result.json").read_text())["metrics"] == pytest.approx(expected)
     assert json.loads(rmt(capsys, "evaluate run --json").out) == pytest.approx(expected)
 
@@ -208,7 +208,7 @@ def test_a_scale_makes_model_and_budget_smaller_and_changes_nothing_else(capsys,
 def test_a_scaled_base_size_trains(capsys):
     scaled = "--size wt103-base --scale cpu --recipe paper --task.segment_length 8 --batch 4 --steps 2"
     code, out, err = rmt(capsys, f"train text --data book.txt {scaled} --device cpu --quiet")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, "rmt: book.txt is prepared in data/book.txt-bytes\n")
     assert "perplexity" in out
 
 
@@ -250,7 +250,8 @@ def test_memory_that_predicts_has_one_token_more(capsys):
 )
 def test_a_printed_configuration_is_the_same_configuration(capsys, options):
     code, out, err = rmt(capsys, f"train text --data book.txt {options} --print_config")
-    assert (code, err) == (0, "")
+    tokens = "characters" if "characters" in options else "bytes"
+    assert (code, err) == (0, f"rmt: book.txt is prepared in data/book.txt-{tokens}\n")
     Path("config.yaml").write_text(out)
     assert rmt(capsys, "train --config config.yaml --print_config") == (0, out, "")
 

@@ -21,7 +21,12 @@ REFUSED = {
     "train text --data book.txt --segments 5": ["segments=5 has no effect", "leave it out"],
     "train text --data book.txt --length 5": ["length=5 has no effect", "leave it out"],
     "train text --data book.txt --task.source fixed": ["source=fixed has no effect", "leave it out"],
-    "train text --data book.txt --task.options symbols=3": ["task.options", "no effect", "leave it out"],
+    "train text --data book.txt --task.options symbols=3": [
+        "'text' has no option 'symbols'",
+        "options: data",
+    ],
+    "train text --data book.txt --task.options seed=3": ["seed=3 has no effect", "leave it out"],
+    "train text --data book.txt --task.options data=other": ["task.options has data=other", "leave one out"],
     "train copy --data book.txt": ["data=book.txt has no effect", "leave it out"],
     "train copy --task.segment_length 9": ["segment_length=9 has no effect", "leave it out"],
     "train copy --task.reset document": ["reset=document has no effect", "leave it out"],
@@ -67,8 +72,10 @@ REFUSED = {
 
 
 @pytest.fixture(autouse=True)
-def book() -> None:
+def book(capsys: pytest.CaptureFixture[str]) -> None:
+    """A text that is prepared, so that nothing is said but the mistake."""
     write_book()
+    assert rmt(capsys, "data prepare book.txt").code == 0
 
 
 @pytest.mark.parametrize("command", REFUSED)
@@ -86,6 +93,7 @@ def test_a_corpus_without_a_split_is_refused(capsys):
     Path("books").mkdir()
     for split in ("train", "test"):
         Path("books", f"{split}.txt").write_text("It was the best of times. " * 9)
+    assert rmt(capsys, "data prepare books").code == 0
     assert_refused(capsys, "train text --data books", ["'books'", "no valid split", "train, valid and test"])
 
 

@@ -11,8 +11,9 @@ import yaml
 
 from rmt.cli import flags
 from rmt.cli.main import main
-from rmt.config import Interval, Leaf, choices, leaves, write_yaml
+from rmt.config import Interval, Leaf, choices, leaves
 from rmt.train.config import RunConfig
+from rmt.yamlfile import write_yaml
 from tests.cli.command import Answer
 from tests.cli.commands import all_commands, line
 

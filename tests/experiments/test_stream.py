@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from rmt import SegmentModel, Session, presets
-from rmt.experiments.stream import Interruption, Stream, place_of
+from rmt.experiments.stream import Interruption, TextStream, checksum, place_of
+from rmt.text.codes import Bytes
 from rmt.text.tokenizer import ByteTokenizer
-from rmt.text.vocabulary import Bytes
 
 LENGTH = 8
 TEXT = (b"so long as a text goes on, so long goes this; " * 40)[:1501]
@@ -37,7 +37,7 @@ def new_session(model: SegmentModel) -> Session:
 
 
 def stream(session: Session, text: Path, every: int = 4, stop: int | None = None) -> bool:
-    """Stream a text, unplugged after `stop` blocks."""
+    """TextStream a text, unplugged after `stop` blocks."""
     told: list[object] = []
 
     def tell(now: object) -> None:
@@ -46,7 +46,7 @@ def stream(session: Session, text: Path, every: int = 4, stop: int | None = None
             raise Unplugged
 
     with text.open("rb") as file:
-        flow = Stream(session, str(text), file, text.with_name("state"), every)
+        flow = TextStream(session, str(text), file, text.with_name("state"), every)
         if session.note:
             flow.take_up(place_of(session))
         return flow.run(tell)
@@ -74,7 +74,7 @@ def test_a_stream_that_ends_is_saved_to_its_last_byte(model, text):
     session = new_session(model)
     assert stream(session, text)
     saved = Session.load(text.with_name("state"), model, session.tokenizer)
-    assert place_of(saved) == (str(text), len(TEXT), 4, True)
+    assert place_of(saved) == (str(text), len(TEXT), 4, True, checksum(TEXT))
     assert saved.score() == session.score()
 
 
@@ -87,7 +87,7 @@ def test_ctrl_c_saves_where_it_stands(model, text):
             signal.raise_signal(signal.SIGINT)
 
     with text.open("rb") as file:
-        flow = Stream(session, str(text), file, text.with_name("state"), 100)
+        flow = TextStream(session, str(text), file, text.with_name("state"), 100)
         assert not flow.run(tell)
     place = place_of(Session.load(text.with_name("state"), model, session.tokenizer))
     assert place.clean
@@ -108,7 +108,7 @@ def test_a_second_ctrl_c_or_one_while_waiting_does_not_wait():
 def test_progress_tells_bytes_tokens_and_the_size_of_the_state(model, text):
     told = []
     with text.open("rb") as file:
-        Stream(new_session(model), str(text), file, None, 4).run(told.append)
+        TextStream(new_session(model), str(text), file, None, 4).run(told.append)
     assert (told[-1].bytes, told[-1].total, told[-1].tokens) == (len(TEXT), len(TEXT), len(TEXT))
     assert {now.state_bytes for now in told} == {2 * 8 * 4}
     assert min(now.bytes_per_second for now in told) > 0

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import rmt
-from rmt.config import write_yaml
 from rmt.experiments.worker import main
+from rmt.yamlfile import write_yaml
 from tests.experiments.tiny import echo
 
 

@@ -10,13 +10,13 @@ EXAMPLE = np.array([[5, 3, 9, 2]])
 
 
 def test_the_worked_example_of_the_original_data():
-    examples = Copy(length=4, symbols=10).recite(EXAMPLE)
+    examples = Copy(length=4, symbols=10).examples_of(EXAMPLE)
     assert examples.tokens.tolist() == [[5, 3, 9, 2, 1, 5, 3, 9, 2, 5, 3, 9]]
     assert examples.targets.tolist() == [[3, 9, 2, 1, 5, 3, 9, 2, 5, 3, 9, 2]]
 
 
 def test_the_loss_and_the_answer_are_the_last_two_lengths():
-    examples = Copy(length=4).recite(EXAMPLE)
+    examples = Copy(length=4).examples_of(EXAMPLE)
     assert examples.loss_mask.tolist() == examples.answer.tolist() == [[False] * 4 + [True] * 8]
 
 

@@ -58,7 +58,7 @@ def test_only_the_answer_is_under_the_loss(data):
 
 def test_the_held_out_novel_is_in_no_training_or_validation_example(data):
     made = task(data, buckets=5000)
-    own = set(made.encode("Brooke beauty Miss had that"))
+    own = set(made.tokenizer().encode("Brooke beauty Miss had that"))
     shown = {split: set(made.split(split, 50).tokens.flatten().tolist()) for split in made.sizes}
     shown["fresh"] = set(made.fresh(50, 0, 0).tokens.flatten().tolist())
     assert own <= shown.pop("test")
@@ -69,7 +69,7 @@ def test_a_tenth_of_the_training_questions_and_of_each_novel_validates(data):
     made = task(data)
     stories, novels = made.library.stories, made.library.novels
     assert [len(stories[split]) for split in ("train", "valid", "test")] == [36, 4, 40]
-    whole = made.encode((data / "books" / "Whale_1.txt").read_text())
+    whole = made.tokenizer().encode((data / "books" / "Whale_1.txt").read_text())
     assert [*novels["train"][0], *novels["valid"][0]] == whole
     assert len(novels["train"][0]) == len(whole) * 9 // 10
 
@@ -155,11 +155,11 @@ def test_a_million_tokens_are_read_in_the_memory_of_a_few_thousand(data):
 
 def test_text_is_read_as_the_task_reads_it(data):
     made = task(data)
-    ids = made.encode("Mary went to the GARDEN. Where is Mary?")
+    ids = made.tokenizer().encode("Mary went to the GARDEN. Where is Mary?")
     assert made.render(ids) == "mary went to the garden . where is mary ?"
-    assert made.decode(ids).split() == made.render(ids).split()
-    assert made.whole(b"Mary went to th") == len("Mary went to ")
-    assert all(0 <= id < made.vocabulary for id in made.encode("Ünknown, words; 1234"))
+    assert made.tokenizer().decode(ids).split() == made.render(ids).split()
+    assert made.tokenizer().whole(b"Mary went to th") == len("Mary went to ")
+    assert all(0 <= id < made.vocabulary for id in made.tokenizer().encode("Ünknown, words; 1234"))
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def test_next_token_keeps_the_last_token_as_a_target_only():
 def test_a_users_task_needs_only_vocabulary_length_and_draw():
     batch = Parity().split("valid", 50)
     assert torch.equal(batch.targets[:, -1], batch.tokens[:, :8].sum(dim=1) % 2)
-    assert (Parity.name, Parity.version, Parity.carries_state) == ("parity", 1, False)
+    assert (Parity.name, Parity.version, Parity.layout, Parity.sign) == ("parity", 1, "sequences", 1)
 
 
 def test_the_original_answer_is_the_answer_unless_a_task_says_otherwise():

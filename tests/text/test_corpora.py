@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from rmt.errors import ConfigError, DataError
-from rmt.text.corpora import CORPORA, Known, find_source, get, known_corpus
+from rmt.text.corpora import CORPORA, Known, find_source, known_corpus
+from rmt.text.download import get
 
 TEXT = bytes(range(97, 117)) * 5000
 

@@ -8,7 +8,7 @@ from rmt.errors import DataError
 from rmt.text import files
 from rmt.text.files import (
     SPLITS,
-    Piece,
+    FileSpan,
     articles,
     cut,
     documents,
@@ -157,7 +157,7 @@ def test_what_is_not_text_is_an_error_that_names_file_and_byte(tmp_path, monkeyp
 def test_the_place_of_junk_is_counted_from_the_start_of_the_file(tmp_path):
     (file,) = write(tmp_path, a=b"abcdef\xff")
     with pytest.raises(DataError, match="at byte 6"):
-        list(text_blocks(Piece(file, 4, 7)))
+        list(text_blocks(FileSpan(file, 4, 7)))
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_a_prepared_split_is_mapped_and_not_loaded(tmp_path):
     prepare_corpus(find_source(str(tmp_path / "a.txt")), tmp_path / "out")
     lanes = Lanes.open(tmp_path / "out", "train", 4)
     assert isinstance(lanes.tokens.base, np.memmap)
-    assert lanes.tokens[0, :5].tolist() == [0, 1, 2, 3, 4]
+    assert lanes.tokens[0, :5].tolist() == [65, 66, 67, 68, 69]
     assert lanes.documents(0, 5).tolist() == [True, False, False, False]
     with pytest.raises(ConfigError, match="unknown split 'tset'; did you mean 'test'"):
         Lanes.open(tmp_path / "out", "tset", 4)

@@ -10,8 +10,9 @@ import pytest
 from rmt.errors import DataError, RMTError
 from rmt.text import corpora
 from rmt.text.corpora import CORPORA, Known, find_source
+from rmt.text.corpus import check_corpus, open_corpus, stored
 from rmt.text.files import whole
-from rmt.text.prepare import check_corpus, open_corpus, prepare_corpus, stored
+from rmt.text.prepare import prepare_corpus
 from tests.text.tokenizer import trained
 
 TINY = Known(
@@ -349,3 +350,44 @@ def test_the_prefix_of_enwik8_is_cut_at_90_and_95_per_cent(tmp_path):
     corpus = prepared(file, tmp_path / "out")
     assert [one["tokens"] for one in corpus.splits.values()] == [3_738_600, 207_700, 207_700]
     assert whole(file).size == 4_154_000
+
+
+def test_enwik8_has_the_bytes_that_occur_and_enwik8_204_all_but_the_line_break(tmp_path, monkeypatch):
+    text = b"<page>\n<title>A</title>\n" * 100
+    sizes = {"size": len(text), "md5": None}
+    whole, without = CORPORA["enwik8"]._replace(**sizes), CORPORA["enwik8-204"]._replace(**sizes)
+    symbols = len(set(text))
+    monkeypatch.setitem(corpora.CORPORA, "enwik8", whole._replace(vocabulary=symbols, total=len(text)))
+    monkeypatch.setitem(
+        corpora.CORPORA, "enwik8-204", without._replace(vocabulary=symbols - 1, total=len(text) - 200)
+    )
+    (tmp_path / "enwik8").write_bytes(text)
+    kept = prepared("enwik8", tmp_path / "kept", copy=tmp_path)
+    dropped = prepared("enwik8-204", tmp_path / "dropped", copy=tmp_path)
+    assert kept.vocabulary().decode(kept.tokens("train")) == text[: len(text) * 90 // 100]
+    splits = [text[:2160], text[2160:2280], text[2280:]]  # cut before line breaks are dropped
+    for split, part in zip(("train", "valid", "test"), splits, strict=True):
+        assert dropped.vocabulary().decode(dropped.tokens(split)) == part.replace(b"\n", b"")
+    assert 10 not in dropped.vocabulary().symbols
+    monkeypatch.setitem(corpora.CORPORA, "enwik8-204", without._replace(vocabulary=None, total=7))
+    with pytest.raises(DataError, match=r"tokens of enwik8-204 in .*: 2,200 instead of 7"):
+        prepared("enwik8-204", tmp_path / "wrong", copy=tmp_path)
+
+
+def test_both_are_made_of_the_same_file():
+    ours, theirs = CORPORA["enwik8"], CORPORA["enwik8-204"]
+    assert (ours.folder, ours.url, ours.md5) == (theirs.folder, theirs.url, theirs.md5)
+    assert (ours.vocabulary, theirs.vocabulary, theirs.dropped) == (205, 204, b"\n")
+    assert ours.total - theirs.total == 1_128_023
+
+
+def test_a_symbol_that_a_given_vocabulary_lacks_is_named_with_its_byte(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "train.txt").write_text("ab\n")
+    (tmp_path / "b" / "train.txt").write_text("ab\nabé")
+    prepared(tmp_path / "a", tmp_path / "first", tokens="characters")
+    with pytest.raises(
+        DataError, match=r"train\.txt' has character 'é' \(U\+00E9, bytes c3 a9\) at byte 5: not"
+    ):
+        prepared(tmp_path / "b", tmp_path / "second", tokens="characters", vocabulary=tmp_path / "first")

@@ -5,8 +5,11 @@ import pytest
 from rmt.errors import DataError
 from rmt.tasks.copy import Copy
 from rmt.tasks.quadratic import Quadratic
-from rmt.text.tokenizer import of_vocabulary, tokenizer_of
-from rmt.text.vocabulary import Bytes, Characters, Tokenizer, Words
+from rmt.tasks.tokenizer import SymbolTokenizer
+from rmt.text.codes import Bytes, Characters
+from rmt.text.library import LibraryTokens
+from rmt.text.tokenizer import of_vocabulary
+from rmt.text.vocabulary import Words
 from tests.text.tokenizer import trained
 
 TEXT = "Käse  und\nWein, né?\n\nUnd so weiter\n"
@@ -47,7 +50,7 @@ def test_a_prompt_of_words_has_no_line_break_at_its_end():
 
 @pytest.mark.parametrize("size", [1, 4, 100])
 def test_a_tokenizer_of_ones_own_sees_whole_lines_and_speaks_what_it_read(size):
-    vocabulary = Tokenizer(trained().to_str())
+    vocabulary = LibraryTokens(trained().to_str())
     tokenizer, text = of_vocabulary(vocabulary), "the fox é\nand the 狐 of water\n"
     ids, rest = [], b""
     for start in range(0, len(text.encode()), size):
@@ -62,13 +65,16 @@ def test_a_tokenizer_of_ones_own_sees_whole_lines_and_speaks_what_it_read(size):
 
 def test_half_a_character_is_spoken_with_its_other_half():
     tokenizer = of_vocabulary(Bytes(range(256)))
-    speak = tokenizer.speaker()
-    assert [speak(byte) for byte in "é".encode()] == ["", "é"]
+    decode = tokenizer.decoder()
+    assert [decode(byte) for byte in "é".encode()] == ["", "é"]
 
 
 @pytest.mark.parametrize("kind", VOCABULARIES)
 def test_a_symbol_that_the_vocabulary_does_not_have_is_named(kind):
-    with pytest.raises(DataError, match=r"not in the model's vocabulary|not one of the"):
+    with pytest.raises(
+        DataError,
+        match=r"(byte 90 \('Z'\)|character 'Z' .*|word 'Zoo') at byte 0 .* is not in the model's vocabulary",
+    ):
         of_vocabulary(VOCABULARIES[kind]).encode("Zoo")
 
 
@@ -79,10 +85,17 @@ def test_bytes_that_are_no_text_are_an_error_for_characters_only():
 
 
 def test_a_task_is_written_with_its_symbols():
-    tokenizer = tokenizer_of(Copy(length=4))
+    tokenizer = Copy(length=4).tokenizer()
     assert tokenizer.encode("0 3 | .") == [2, 5, 1, 0]
     assert tokenizer.decode([2, 5, 1, 0]) == "0 3 | ."
 
 
-def test_a_task_whose_symbols_are_no_words_is_written_with_ids():
-    assert tokenizer_of(Quadratic()).encode("0 12") == [0, 12]
+def test_a_task_whose_symbols_are_characters_is_written_with_them_spaces_included():
+    tokenizer, task = Quadratic().tokenizer(), Quadratic()
+    ids = task.split("test", 1).tokens[0].tolist()
+    assert tokenizer.encode(tokenizer.decode(ids)) == ids
+    assert tokenizer.decode(tokenizer.encode("x^2-3*x+2=0   ")) == "x^2-3*x+2=0   "
+
+
+def test_symbols_that_are_not_told_apart_are_written_with_ids():
+    assert SymbolTokenizer.of(["a", "a", "b c"]).encode("0 2") == [0, 2]

@@ -10,16 +10,10 @@ from hypothesis import strategies as st
 
 from rmt.errors import ConfigError, DataError
 from rmt.text import files
+from rmt.text.codes import Bytes, Characters
 from rmt.text.files import whole
-from rmt.text.vocabulary import (
-    Bytes,
-    Characters,
-    Tokenizer,
-    Words,
-    read_vocabulary,
-    vocabulary_kind,
-    words_of,
-)
+from rmt.text.library import LibraryTokens
+from rmt.text.vocabulary import Words, read_vocabulary, vocabulary_kind, words_of
 from tests.text.tokenizer import LINES as SENTENCES
 from tests.text.tokenizer import trained
 
@@ -70,8 +64,12 @@ def test_new_words_become_unk_where_there_is_one_and_are_counted():
     ("vocabulary", "block", "message"),
     [
         (Words(["<eos>", "a"]), "a b", "word 'b' is not in the vocabulary, which has no <unk>; replace"),
-        (Bytes([65]), b"AB", "byte 66 is not in the vocabulary; leave out --vocabulary"),
-        (Characters(["ä"]), "äé", "character 'é' is not in the vocabulary; leave out --vocabulary"),
+        (Bytes([65]), b"AB", r"byte 66 \('B'\) is not in the vocabulary; leave out --vocabulary"),
+        (
+            Characters(["ä"]),
+            "äé",
+            r"character 'é' \(U\+00E9, bytes c3 a9\) is not in the vocabulary; leave out",
+        ),
     ],
     ids=["words", "bytes", "characters"],
 )
@@ -115,7 +113,7 @@ def test_a_tokenizer_s_ids_are_those_of_line_by_line_whatever_the_blocks(tmp_pat
     library, lines = trained(), [*SENTENCES, "\n", "\n", "\n", "a <eos> b\r\r\r\n", "the last line"]
     text = tmp_path / "text"
     text.write_bytes("".join(lines).encode())
-    vocabulary = Tokenizer(library.to_str())
+    vocabulary = LibraryTokens(library.to_str())
     ids = np.concatenate([vocabulary.encode(block).ids for block in vocabulary.blocks(whole(text))]).tolist()
     assert ids == [id for line in lines for id in library.encode(line).ids]
     assert ids != library.encode("".join(lines)).ids
@@ -129,7 +127,7 @@ def test_a_tokenizer_of_bytes_gives_the_text_back(tokenizer, text):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return Tokenizer(trained().to_str())
+    return LibraryTokens(trained().to_str())
 
 
 def test_a_tokenizer_neither_pads_nor_cuts_nor_adds_tokens(tokenizer):
@@ -141,7 +139,7 @@ def test_a_tokenizer_neither_pads_nor_cuts_nor_adds_tokens(tokenizer):
     changed.enable_padding(length=50)
     changed.enable_truncation(2)
     block = "".join(SENTENCES)
-    assert Tokenizer(changed.to_str()).encode(block).ids.tolist() == tokenizer.encode(block).ids.tolist()
+    assert LibraryTokens(changed.to_str()).encode(block).ids.tolist() == tokenizer.encode(block).ids.tolist()
 
 
 def test_a_tokenizer_s_file_is_written_as_it_was_read(tmp_path):
@@ -152,7 +150,7 @@ def test_a_tokenizer_s_file_is_written_as_it_was_read(tmp_path):
 
 
 def test_a_tokenizer_may_leave_ids_out():
-    vocabulary = Tokenizer(described(type="BPE", vocab={"a": 5}, merges=[]))
+    vocabulary = LibraryTokens(described(type="BPE", vocab={"a": 5}, merges=[]))
     assert (len(vocabulary), vocabulary.encode("a").ids.tolist()) == (6, [5])
 
 
@@ -165,7 +163,7 @@ def test_a_tokenizer_may_leave_ids_out():
     ids=["by-symbol", "by-id"],
 )
 def test_what_a_tokenizer_does_not_know_is_counted(model):
-    ids, unknown = Tokenizer(described(**model)).encode("a\nb")
+    ids, unknown = LibraryTokens(described(**model)).encode("a\nb")
     assert (ids.tolist(), unknown) in [([1, 1], 2), ([0, 1, 1], 2)]  # words, or parts of words
 
 
@@ -174,7 +172,7 @@ def test_a_tokenizer_without_an_unknown_symbol_counts_none(tokenizer):
 
 
 def test_a_text_that_a_tokenizer_cannot_encode_is_an_error():
-    vocabulary = Tokenizer(described(type="WordLevel", vocab={"a": 0}, unk_token="?"))
+    vocabulary = LibraryTokens(described(type="WordLevel", vocab={"a": 0}, unk_token="?"))
     with pytest.raises(DataError, match=r"the tokenizer cannot encode it \(.*\); use another"):
         vocabulary.encode("b")
 
@@ -198,7 +196,7 @@ def test_without_the_library_the_error_says_how_to_install_it(tmp_path, monkeypa
 
 def test_a_tokenizer_is_not_made_of_a_text():
     with pytest.raises(DataError, match=r"needs a file; name a tokenizer\.json with --tokenizer"):
-        Tokenizer.of(["a\n"])
+        LibraryTokens.of(["a\n"])
 
 
 def test_an_unknown_kind_is_an_error_that_names_the_nearest():

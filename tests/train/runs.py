@@ -101,7 +101,8 @@ def run(config: RunConfig, folder: Path, stop: int | None = None) -> tuple[dict[
 
 
 def config_text(config: RunConfig) -> str:
-    from rmt.config import to_dict, write_yaml
+    from rmt.config import to_dict
+    from rmt.yamlfile import write_yaml
 
     return write_yaml(to_dict(config))
 

@@ -145,7 +145,7 @@ def test_a_restored_trainer_goes_on_as_the_one_that_was_saved(tmp_path):
     list(restored.updates())
     mine, theirs = restored.model.state_dict(), saved.model.state_dict()
     assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
-    assert snapshots.place(restored) == snapshots.place(saved)
+    assert snapshots.position(restored) == snapshots.position(saved)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rmt.train.feed import Piece
+from rmt.train.feed import FeedItem
 from rmt.train.trainer import Trainer
 from tests.laws.models import assert_same
 from tests.train.runs import trainer_of
@@ -229,11 +229,11 @@ def applied_gradients(trainer: Trainer) -> list[list[Tensor]]:
     return applied
 
 
-def pieces_of(trainer: Trainer, updates: int) -> list[Piece]:
+def pieces_of(trainer: Trainer, updates: int) -> list[FeedItem]:
     """What the feed gives while a trainer trains."""
     pieces, give = [], trainer.feed.piece
 
-    def note(number: int) -> Piece:
+    def note(number: int) -> FeedItem:
         pieces.append(give(number))
         return pieces[-1]
 

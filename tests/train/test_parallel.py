@@ -10,19 +10,20 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rmt.config import from_dict, to_dict, write_yaml
+from rmt.config import from_dict, to_dict
 from rmt.errors import CheckpointError, ConfigError
 from rmt.train.config import RunConfig
 from rmt.train.loop import Loop
 from rmt.train.parallel import is_first
 from rmt.train.snapshots import snapshot
+from rmt.yamlfile import write_yaml
 from tests.train.processes import in_two_processes, start_two
 from tests.train.runs import Unplugged, Watcher, run, tiny, trainer_of
 
 STRATEGIES = ("ddp", "fsdp")
 DOUBLE = {"precision": "64-true", "optimizer": {"clip": 0.1}}
 TEXT = {
-    "task": {"name": "text", "data": "book.txt", "segment_length": 5},
+    "task": {"name": "text", "data": "book.txt", "segment_length": 5, "options": {"occurring": True}},
     "model": {
         "vocabulary": 30,
         "layers": 2,

@@ -4,6 +4,9 @@ import pytest
 
 from rmt.config import leaves
 from rmt.errors import ConfigError
+from rmt.tasks.copy import Copy
+from rmt.text.task import Text
+from rmt.train.check import check_run
 from rmt.train.config import (
     BPTTConfig,
     CurriculumConfig,
@@ -12,6 +15,7 @@ from rmt.train.config import (
     RunConfig,
     TaskConfig,
     TrainConfig,
+    build_task,
 )
 
 
@@ -39,7 +43,23 @@ def test_every_setting_says_what_it_means():
         (lambda: CurriculumConfig(over="length", start=0), "curriculum.start=0 must be above 0"),
         (lambda: CurriculumConfig(promote_at=0.5), "curriculum.promote_at=0.5 has no effect without"),
         (lambda: TrainConfig(keep=0), "train.keep=0 must be above 0"),
-        (lambda: RunConfig(train=TrainConfig(target=0.0)), "train.target=0.0 must be above 0 and at most 1"),
+        (lambda: TrainConfig(target=0.0), "train.target=0.0 must be above 0"),
+        (
+            lambda: check_run(RunConfig(train=TrainConfig(target=1.5)), Copy),
+            "train.target=1.5 must be above 0 and at most 1",
+        ),
+        (
+            lambda: check_run(RunConfig(task=TaskConfig(reset=3)), Copy),
+            "task.reset=3 has no effect on task 'copy'; leave it out",
+        ),
+        (
+            lambda: check_run(RunConfig(task=TaskConfig(name="text", segments=5)), Text),
+            "task.segments=5 has no effect on task 'text'; leave it out",
+        ),
+        (
+            lambda: build_task(TaskConfig(name="copy", data="book.txt")),
+            "task.data=book.txt has no effect on task 'copy'; leave it out",
+        ),
         (lambda: RunConfig(seed=-1), "seed=-1 must be 0 to 4294967295"),
         (
             lambda: RunConfig(task=TaskConfig(source="fixed"), curriculum=CurriculumConfig(over="length")),

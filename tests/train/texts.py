@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rmt.config import from_dict
 from rmt.experiments.recipe import merge
-from rmt.text.files import Piece, Source, whole
+from rmt.text.files import FileSpan, Source, whole
 from rmt.text.prepare import prepare_corpus
 from rmt.train.config import RunConfig
 from tests.train.runs import TINY
@@ -49,7 +49,7 @@ def write_corpus(folder: Path, seed: int = 0) -> Path:
     generator = random.Random(seed)
     folder.mkdir(parents=True, exist_ok=True)
 
-    def document(name: str, size: int) -> Piece:
+    def document(name: str, size: int) -> FileSpan:
         (folder / name).write_text("".join(generator.choices("abcdefgh", k=size)))
         return whole(folder / name)
 
@@ -58,7 +58,9 @@ def write_corpus(folder: Path, seed: int = 0) -> Path:
         "valid": [document("valid", 31)],
         "test": [document("test", 40)],
     }
-    return prepare_corpus(Source("letters", "bytes", splits), folder / "prepared", force=True).folder
+    return prepare_corpus(
+        Source("letters", "bytes", splits, occurring=True), folder / "prepared", force=True
+    ).folder
 
 
 def text(data: Path, **groups: Any) -> RunConfig:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rmt.errors import ConfigError, unknown
+from rmt.errors import ConfigError
 from rmt.tasks.task import Task
+from rmt.tasks.tokenizer import TaskTokenizer
 
 
 class Example(NamedTuple):
@@ -33,27 +34,11 @@ def task_examples(task: Task, split: str, first: int, count: int) -> list[Exampl
     ]
 
 
-def text_example(task: Task, text: str) -> Example:
-    """A text in the task's own tokens, of any length: its next tokens are targets that nobody asked for."""
-    tokens = parse(text, words(task))
+def text_example(tokenizer: TaskTokenizer, text: str) -> Example:
+    """A text of any length: its next tokens are targets that nobody asked for."""
+    tokens = torch.tensor(tokenizer.encode(text), dtype=torch.long)
+    if not len(tokens):
+        known = " ".join(symbol for symbol in tokenizer.shown()[:20] if symbol.strip())
+        raise ConfigError(f"text={text!r} holds no token; give some of: {known}")
     targets = torch.cat([tokens[1:], tokens[-1:]])  # the last place has none, and none is wanted anywhere
     return Example("your text", tokens, targets, torch.zeros(len(tokens), dtype=torch.bool))
-
-
-def words(task: Task) -> list[str]:
-    """What each token id looks like to a reader of the task."""
-    return [task.render([token]) for token in range(task.vocabulary)]
-
-
-def parse(text: str, known: list[str]) -> Tensor:
-    """Token ids (T,) of words between spaces; of its characters, where these are all words by themselves."""
-    numbers = {word: number for number, word in reversed(list(enumerate(known)))}
-    given = text.split()
-    if not all(word in numbers for word in given) and all(character in numbers for character in text):
-        given = list(text)
-    for word in given:
-        if word not in numbers:
-            raise unknown("token", word, filter(None, known))
-    if not given:
-        raise ConfigError(f"text={text!r} holds no token; give some of: {' '.join(filter(None, known[:20]))}")
-    return torch.tensor([numbers[word] for word in given])

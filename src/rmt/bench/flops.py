@@ -14,7 +14,7 @@ clusters without a target, the optimizer, whatever is no matrix product.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,7 +23,6 @@ import numpy as np
 from rmt.core.bptt import Window, windows
 from rmt.core.config import ModelConfig
 from rmt.errors import ConfigError
-from rmt.tasks.segments import segment_length
 from rmt.tasks.task import Task
 from rmt.text.task import Text
 from rmt.train.config import RunConfig
@@ -49,14 +48,14 @@ class Work(NamedTuple):
     flops: float
 
 
-def work(config: RunConfig, task: Task | Text) -> Work:
+def work(config: RunConfig, task: Task) -> Work:
     """Updates, tokens and operations of a batch in the middle of training."""
     if config.curriculum.over != "none":
         raise ConfigError(
             f"curriculum.over={config.curriculum.over} changes the step while it is measured; leave it out"
         )
     batch, bptt = config.train.batch, config.bptt
-    lengths, counts, share = shape(config, task)
+    lengths, counts, share = SHAPES[task.layout](config, task)
     past = len(lengths) - len(counts)
     planned = windows(counts, bptt.depth, bptt.schedule, past)
     costs = [forward(config.model, length, batch, share) for length in lengths]
@@ -65,17 +64,31 @@ def work(config: RunConfig, task: Task | Text) -> Work:
     return Work(updates, batch * sum(lengths[past:]), training(costs, planned, carries, past))
 
 
-def shape(config: RunConfig, task: Task | Text) -> tuple[list[int], list[int], list[float]]:
-    """Tokens of a batch's segments, those replayed first; losses of the new ones; targets per cluster."""
-    if isinstance(task, Text):
-        length, depth = config.task.segment_length, int(config.bptt.depth)
-        new, past = (depth + 1, 0) if config.bptt.schedule == "chunked" else (1, depth)
-        targets = task.corpus.tokens("train")
-        return [length] * (past + new), [length] * new, shares(targets, config.model.cutoffs)
+class Shape(NamedTuple):
+    """What a batch is made of."""
+
+    lengths: list[int]  # tokens of its segments, those replayed first
+    counts: list[int]  # losses of the new ones
+    shares: list[float]  # of the targets, in each tail of an adaptive softmax
+
+
+def sequence_shape(config: RunConfig, task: Task) -> Shape:
+    """A batch of sequences."""
     drawn = task.fresh(config.train.batch, 0, config.seed)
-    parts = drawn.loss_mask.split(segment_length(task.total_length, config.task.segments), dim=1)
+    parts = drawn.loss_mask.split(task.tokens_per_segment(config.task.segments), dim=1)
     share = shares(drawn.targets.numpy(), config.model.cutoffs)
-    return [part.shape[1] for part in parts], [int(part.sum()) for part in parts], share
+    return Shape([part.shape[1] for part in parts], [int(part.sum()) for part in parts], share)
+
+
+def lane_shape(config: RunConfig, task: Text) -> Shape:
+    """The next segments of some lanes."""
+    length, depth = task.segment_length, int(config.bptt.depth)
+    new, past = (depth + 1, 0) if config.bptt.schedule == "chunked" else (1, depth)
+    targets = task.corpus.tokens("train")
+    return Shape([length] * (past + new), [length] * new, shares(targets, config.model.cutoffs))
+
+
+SHAPES: dict[str, Callable[..., Shape]] = {"sequences": sequence_shape, "lanes": lane_shape}
 
 
 def shares(targets: np.ndarray, cutoffs: Sequence[int]) -> list[float]:

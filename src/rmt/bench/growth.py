@@ -13,7 +13,6 @@ from rmt.bench.measure import WAYS, Spread, Way, alone, peak_memory, spread, upd
 from rmt.core.model import SegmentModel
 from rmt.errors import ConfigError
 from rmt.tasks.task import Task
-from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from rmt.train.trainer import Trainer
 
@@ -37,10 +36,10 @@ class Fit(NamedTuple):
 
 
 def growth(
-    name: str, config: RunConfig, task: Task | Text, counts: Sequence[int], ways: Sequence[Way], steps: int
+    name: str, config: RunConfig, task: Task, counts: Sequence[int], ways: Sequence[Way], steps: int
 ) -> Iterator[Point]:
     """Steps over each number of segments, all of the same length, gradients through all of them."""
-    if not isinstance(task, Text):
+    if task.layout != "lanes":
         raise ConfigError(
             f"growth needs segments of one length, which {name} does not have; name a configuration of text"
         )
@@ -52,7 +51,7 @@ def growth(
                     yield point(replace(config, compile=way, bptt=bptt), task, steps)
 
 
-def point(config: RunConfig, task: Text, steps: int) -> Point:
+def point(config: RunConfig, task: Task, steps: int) -> Point:
     trainer = Trainer(config, task)
     times = update_times(trainer, steps)
     peak = peak_memory(trainer.fabric.device)

@@ -82,7 +82,7 @@ class Row(NamedTuple):
 
 
 def bench(
-    name: str, config: RunConfig, task: Task | Text, ways: list[Way], steps: int, seeds: int = 0
+    name: str, config: RunConfig, task: Task, ways: list[Way], steps: int, seeds: int = 0
 ) -> Iterator[Row]:
     """The rows of one configuration: training in each of the `ways`, many seeds at once, evaluating text."""
     for way in ways:
@@ -91,12 +91,12 @@ def bench(
     if seeds:
         with alone(name):
             yield together(name, replace(config, compile=ways[-1]), task, steps, seeds)
-    if isinstance(task, Text):
+    for further in FURTHER[task.layout]:
         with alone(name):
-            yield evaluation(name, config, task, 20 * steps)
+            yield further(name, config, task, 20 * steps)
 
 
-def training(name: str, config: RunConfig, task: Task | Text, steps: int) -> Row:
+def training(name: str, config: RunConfig, task: Task, steps: int) -> Row:
     """Updates as a run makes them, data and all."""
     asked = work(config, task)
     trainer = Trainer(config, task)
@@ -115,7 +115,7 @@ def training(name: str, config: RunConfig, task: Task | Text, steps: int) -> Row
     )
 
 
-def together(name: str, config: RunConfig, task: Task | Text, steps: int, seeds: int) -> Row:
+def together(name: str, config: RunConfig, task: Task, steps: int, seeds: int) -> Row:
     """Updates of many seeds at once, as `rmt train --seeds` makes them; a step is one of each."""
     require_stackable(config)
     asked = work(config, task)
@@ -136,7 +136,7 @@ def together(name: str, config: RunConfig, task: Task | Text, steps: int, seeds:
 def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
     """Perplexity as `rmt evaluate` computes it, a segment being a step; the first few record it."""
     device = torch.device(device_of(config.device))
-    length, batch = config.task.segment_length, config.train.evaluate_batch or config.train.batch
+    length, batch = task.segment_length, config.train.evaluate_batch or config.train.batch
     count, cutoffs = ceil(steps / BLOCKS), config.model.cutoffs
     text = task.corpus.tokens("train")
     lanes = Lanes(text[: batch * (count * length + 1)], batch)
@@ -162,6 +162,10 @@ def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
     cost = forward(config.model, length, batch, shares(text, cutoffs))
     flops = cost.whole * tokens / (batch * length)
     return Row(name, "evaluation", spread(times), tokens, flops, product_rate(device), peak)
+
+
+# what is measured beside training; generating answers takes as long as they are wrong, so it is not
+FURTHER: dict[str, tuple[Callable[..., Row], ...]] = {"sequences": (), "lanes": (evaluation,)}
 
 
 def update_times(trainer: Trainer, steps: int) -> list[float]:

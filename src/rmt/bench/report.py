@@ -134,15 +134,15 @@ def sentences_about(points: Sequence[Point], border: int) -> list[str]:
     return sentences
 
 
-def describe(name: str, config: RunConfig) -> str:
+def describe(name: str, config: RunConfig, segment_length: int) -> str:
     """A configuration in a line."""
     model, task = config.model, config.task
     size = f"{model.layers} layers × {model.width}, {model.heads} heads of {model.head_width}"
-    cut = f"segments of {task.segment_length}" if task.is_text else f"{task.segments} segments"
     return (
         f"{name}: {config.preset}, {size}, {model.positions} positions, memory {model.memory.size}, cache "
-        f"{model.cache.size}, {model.vocabulary:,} tokens; {task.name} in {cut}, batch {config.train.batch}, "
-        f"BPTT {config.bptt.schedule} depth {config.bptt.depth}; {config.optimizer.name}, {config.precision}"
+        f"{model.cache.size}, {model.vocabulary:,} tokens; {task.name} in segments of {segment_length}, "
+        f"batch {config.train.batch}, BPTT {config.bptt.schedule} depth {config.bptt.depth}; "
+        f"{config.optimizer.name}, {config.precision}"
         + (f", {config.threads} CPU thread{'s' * (config.threads > 1)}" if config.threads else "")
     )
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from rmt.text.corpora import find_source
-from rmt.text.prepare import FILE, prepare_corpus
-from rmt.text.vocabulary import Words
+from rmt.text.prepare import prepare_corpus
+from rmt.text.vocabulary import FILE, Words
 
 EXPONENT = 1.2  # of 267,735 words, those beyond the 20,000 most frequent make up 5 % of a text
 

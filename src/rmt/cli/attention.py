@@ -33,7 +33,8 @@ class AttentionOptions(Options):
     split: Literal["train", "valid", "test"] = option("test", "which examples")
     example: int = option(1, "number of the first example", at_least(1))
     examples: int = option(4, "how many examples", at_least(1))
-    text: str | None = option(None, "your own tokens, as rmt data show prints them, in place of examples")
+    text: str | None = option(None, "your own text or tokens, in place of examples")
+    data: str | None = option(None, "where the data of the run are now")
     segments: int | None = option(None, "other number of segments than in training", at_least(1))
     serve: bool = option(False, "also serve the page on this machine and open it")
     port: int = option(0, "port for --serve; 0 = any free one", Interval(0, 65535))
@@ -73,26 +74,12 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def look(options: AttentionOptions) -> tuple[str, list[Finding]]:
+def look(options: AttentionOptions) -> tuple[str, Sequence[Finding]]:
     """The page of a run, and the clearest head of every operation in its first example."""
-    from rmt.analysis.capture import capture
-    from rmt.analysis.examples import task_examples, text_example, words
-    from rmt.analysis.explorer import clearest, explore
-    from rmt.experiments.run import facts
-    from rmt.tasks.segments import segment_length
-    from rmt.train.checkpoint import load, read_config, run_folder
-    from rmt.train.config import build_task
+    from rmt.experiments import looking
 
-    run = run_folder(options.run)
-    config, model = read_config(run), load(options.run)
-    task = build_task(config.task)
-    length = segment_length(task.total_length, options.segments or config.task.segments)
-    if options.text is not None:
-        examples = [text_example(task, options.text)]
-    else:
-        examples = task_examples(task, options.split, options.example, options.examples)
-    page = explore(model, examples, length, words(task), Path(options.run).name, facts(config))
-    return page, clearest(capture(model, examples[0].tokens, length))
+    names = ("text", "split", "example", "examples", "segments", "data")
+    return looking.look(options.run, looking.Look(**{name: getattr(options, name) for name in names}))
 
 
 def show(findings: Sequence[Finding]) -> None:

@@ -17,6 +17,7 @@ from rmt.cli.training import ALIASES, VARYING
 from rmt.config import at_least, option
 from rmt.errors import ConfigError, unknown
 from rmt.train.config import RunConfig
+from rmt.train.stored import settings_in
 
 EXAMPLES = """examples:
   rmt bench                                  the paper's configurations on a GPU, small ones on a CPU
@@ -78,6 +79,7 @@ COMMAND = Command(
     aliases=ALIASES,
     varying=VARYING,
     appendix=task_options.section,
+    unpack=settings_in,
 )
 
 
@@ -156,7 +158,12 @@ def page_of(options: BenchOptions, call: str, title: str, subjects: list[Subject
     from rmt.bench.report import Page, describe
     from rmt.train.log import environment
 
-    notes = [describe(measured.name, measured.config) for measured in subjects]
+    notes = [
+        describe(
+            measured.name, measured.config, measured.task.tokens_per_segment(measured.config.task.segments)
+        )
+        for measured in subjects
+    ]
     name = f"growth-{title}" if options.growth else title
     return Page(Path(options.out), name, call, environment(torch.device(device)), notes)
 

@@ -53,12 +53,11 @@ def list_tasks(options: ListOptions) -> int:
 
 def show_task(options: ShowOptions) -> int:
     from rmt.tasks.registry import make_task
-    from rmt.tasks.segments import segment_length
 
     shown = options.task
     length = {} if shown.length is None else {"length": shown.length}
     task = make_task(shown.name, **shown.options, **length)
-    step = segment_length(task.total_length, shown.segments)
+    step = task.tokens_per_segment(shown.segments)
     batch = task.split(options.split, options.examples)
     print(task.describe())
     for row in range(options.examples):

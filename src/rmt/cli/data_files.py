@@ -26,7 +26,7 @@ EXAMPLES = """examples:
 class GetOptions(Options):
     """The options of `rmt data get`."""
 
-    name: str = required("wikitext-2, wikitext-103, enwik8 or text8", argument="NAME")
+    name: str = required("wikitext-2, wikitext-103, enwik8, enwik8-204 or text8", argument="NAME")
     out: str | None = option(None, "folder for its files; none = data/NAME")
     path: str | None = option(None, "a copy of the zip archive, instead of downloading it")
 
@@ -54,10 +54,11 @@ class CheckOptions(Options):
 
 
 def get(options: GetOptions) -> int:
-    from rmt.text.corpora import get, known_corpus
+    from rmt.text.corpora import known_corpus
+    from rmt.text.download import get
 
     known = known_corpus(options.name)
-    folder = Path(options.out or f"data/{known.name}")
+    folder = Path(options.out or known.folder)
     with progress(known.archive) as report:
         files = get(known, folder, path(options.path), report)
     for file in files:
@@ -86,7 +87,7 @@ def prepare(options: PrepareOptions) -> int:
 
 
 def check(options: CheckOptions) -> int:
-    from rmt.text.prepare import check_corpus
+    from rmt.text.corpus import check_corpus
 
     show(check_corpus(Path(options.folder)))
     return 0

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Literal
 
 from rmt.cli.front import Command, Options
 from rmt.config import at_least, option, required
-from rmt.errors import ConfigError
-from rmt.train.config import RunConfig
+from rmt.tasks.unknown import RULES, UnknownRule
 
 EXAMPLES = """examples:
   rmt evaluate runs/copy-8-3-rmt-modern-0
   rmt evaluate RUN --segments 6           the same model with shorter segments
   rmt evaluate RUN --split valid --json
+  rmt evaluate RUN --data /elsewhere/book.txt
   rmt evaluate RUN --segment_length 32 --cache 256  text: other segments and another cache than in training"""
-NOT_FOR = {"text": ("samples", "segments"), "sequences": ("segment_length", "cache")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +34,17 @@ class EvaluateOptions(Options):
         "sequences or lanes of text at a time; none = 500 sequences, or the lanes of training",
         at_least(1),
     )
+    data: str | None = option(None, "where the data of the run are now")
+    unknown: str | None = option(
+        None, f"text: measure another text than the run's; what becomes of symbols that only it has: {RULES}"
+    )
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
     json: bool = option(False, "print JSON")
     quiet: bool = option(False, "no progress bar")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        UnknownRule.parse(self.unknown or "error")
 
 
 COMMAND = Command(
@@ -64,34 +71,8 @@ def main(argv: Sequence[str]) -> int:
 def measure(options: EvaluateOptions) -> dict[str, float]:
     """The metrics of a run."""
     from rmt.cli.progress import counting
-    from rmt.train.checkpoint import load, read_config, run_folder
-    from rmt.train.config import build_task
-    from rmt.train.device import device_of
-    from rmt.train.measure import measure
+    from rmt.experiments.evaluation import Evaluation, evaluate_run
 
-    config = read_config(run_folder(options.run))
-    kind = "text" if config.task.is_text else "sequences"
-    for name in NOT_FOR[kind]:
-        if getattr(options, name) is not None:
-            raise ConfigError(f"{name}={getattr(options, name)} has no effect on {kind}; leave it out")
-    task = build_task(config.task)
-    with counting(f"{task.name}, {options.split}", options.quiet) as progress:
-        return measure(
-            load(options.run).to(device_of(options.device)),
-            task,
-            changed(config, options),
-            options.split,
-            samples=options.samples,
-            batch=options.batch,
-            progress=progress,
-        )
-
-
-def changed(config: RunConfig, options: EvaluateOptions) -> RunConfig:
-    """A run's settings with those that were named for this evaluation."""
-    named: dict[str, Any] = {"segments": options.segments, "segment_length": options.segment_length}
-    task = replace(config.task, **{name: value for name, value in named.items() if value is not None})
-    train = config.train
-    if options.cache is not None:
-        train = replace(train, evaluate_cache=options.cache)
-    return replace(config, task=task, train=train)
+    asked = Evaluation(**{field.name: getattr(options, field.name) for field in fields(Evaluation)})
+    with counting(options.split, options.quiet) as progress:
+        return evaluate_run(options.run, asked, progress)

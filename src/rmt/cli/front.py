@@ -10,19 +10,9 @@ from typing import Any, Generic, TypeVar
 
 from rmt.cli import flags
 from rmt.cli.help import page
-from rmt.config import (
-    Leaf,
-    build,
-    check_fields,
-    leaves,
-    load_yaml,
-    option,
-    read_yaml,
-    to_dict,
-    typed,
-    write_yaml,
-)
+from rmt.config import Leaf, build, check_fields, leaves, option, to_dict, typed
 from rmt.errors import ConfigError, unknown
+from rmt.yamlfile import load_yaml, read_yaml, write_yaml
 
 T = TypeVar("T")
 
@@ -44,6 +34,10 @@ class FrontOptions(Options):
     )
     print_config: bool = option(False, "print the whole configuration, which --config takes, and exit")
     help: bool = option(False, "print this page and exit (-h)")
+
+
+def as_written(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return values
 
 
 FRONT = tuple(leaves(FrontOptions))
@@ -82,6 +76,7 @@ class Command(Generic[T]):
     arguments: Mapping[str, str] = field(default_factory=dict)  # dotted name of a setting: its NAME in usage
     varying: Sequence[str] = ()  # dotted names whose default depends on other settings
     appendix: Callable[[], str] = str  # further help
+    unpack: Callable[[Mapping[str, Any], str], Mapping[str, Any]] = as_written  # settings of a config file
 
     @property
     def call(self) -> str:
@@ -106,7 +101,7 @@ class Command(Generic[T]):
             return None
         line = flags.settings(self.grammar(), argv)
         front = {leaf.name: line.pop(leaf.name, leaf.default) for leaf in FRONT}
-        values = self.typed(config_file(front["config"])) if front["config"] is not None else {}
+        values = self.file(front["config"]) if front["config"] is not None else {}
         for name, value in line.items():
             put(values, name, value)
         self.require(values)
@@ -129,6 +124,10 @@ class Command(Generic[T]):
             spelled[f"--{short}" if len(short) > 1 else f"-{short}"] = by_name[name]
         arguments = [leaf for leaf in by_name.values() if leaf.argument]
         return flags.Grammar(spelled, arguments, f"{self.call} --help")
+
+    def file(self, name: str) -> dict[str, Any]:
+        """The settings in a config file."""
+        return self.typed(self.unpack(config_file(name), name))
 
     def typed(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The content of a config file: every key is a field, every value of its type."""

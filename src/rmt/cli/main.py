@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from rmt.cli.notes import notes
 from rmt.errors import RMTError, unknown
 
 COMMANDS = {
@@ -28,6 +29,12 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `rmt COMMAND …`; returns the exit code."""
+    with notes():
+        return run(argv)
+
+
+def run(argv: Sequence[str] | None) -> int:
+    """Find the command and run it; errors are a line."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         if not arguments or arguments[0] in ("-h", "--help"):

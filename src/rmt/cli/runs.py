@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rmt.cli.front import Command, Options
-from rmt.config import option, read_yaml
+from rmt.config import option
 from rmt.errors import ConfigError, RMTError
+from rmt.yamlfile import read_yaml
 
 EXAMPLES = """examples:
   rmt runs

@@ -14,10 +14,13 @@ from typing import Any, BinaryIO, Literal
 from rmt.cli.front import Command, Options
 from rmt.config import above, option, required
 from rmt.errors import ConfigError
+from rmt.tasks.unknown import RULES, UnknownRule
 
 EXAMPLES = """examples:
   rmt stream RUN book.txt
-  zcat huge.gz | rmt stream RUN -
+  rmt stream RUN huge.txt.gz                         also .xz; .zst where Python or zstandard can
+  rmt stream RUN <(tr A-Z a-z < book.txt)            a pipe is a file; so is - for standard input
+  rmt stream RUN letters.txt --unknown skip          leave out what the model does not know
   rmt stream RUN huge.txt --save huge.state          saved every 64 segments, at the end and on Ctrl-C
   rmt stream RUN huge.txt --resume huge.state        go on where it stopped, saving to the same file
   rmt stream RUN volume2.txt --resume volume1.state --save volume2.state"""
@@ -34,9 +37,16 @@ class StreamOptions(Options):
     save: str | None = option(None, "file for the session's state; it must be new")
     resume: str | None = option(None, "go on from a state, and save there too")
     save_every: int | None = option(None, f"segments between two saves; none = {EVERY}", above(0))
+    unknown: str = option(
+        "error", f"what becomes of a byte or character that the model does not know: {RULES}"
+    )
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
     json: bool = option(False, "print the result as JSON")
     quiet: bool = option(False, "print the result only")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        UnknownRule.parse(self.unknown)
 
 
 COMMAND = Command(
@@ -67,13 +77,13 @@ def refuse(options: StreamOptions) -> None:
 
 
 def run(options: StreamOptions, file: BinaryIO) -> int:
-    from rmt.experiments.stream import Stream, open_session
+    from rmt.experiments.stream import TextStream, open_session
 
-    session = open_session(options.run, options.device, options.resume)
+    session = open_session(options.run, options.device, options.resume, options.unknown)
     target = options.save or options.resume
-    source = "-" if options.file == "-" else str(Path(options.file).resolve())
+    source = "-" if options.file == "-" else str(Path(options.file).absolute())
     every = EVERY if options.save_every is None else options.save_every
-    stream = Stream(session, source, file, Path(target) if target else None, every)
+    stream = TextStream(session, source, file, Path(target) if target else None, every)
     if options.resume:
         take_up(stream, options.quiet)
     before, start = (stream.offset, int(session.seen)), time.perf_counter()
@@ -93,27 +103,27 @@ def take_up(stream: Any, quiet: bool) -> None:
     from rmt.experiments.stream import place_of
 
     place, tokens = place_of(stream.session), int(stream.session.seen)
-    if place.source != stream.source or place.source == "-":
-        said = f"going on after {tokens:,} tokens of {place.source}; {stream.source} is read from its start"
+    if stream.take_up(place):
+        note = f"resuming at byte {place.offset:,} after {tokens:,} tokens"
     else:
-        stream.take_up(place)
-        said = f"resuming at byte {place.offset:,} after {tokens:,} tokens"
+        note = f"going on after {tokens:,} tokens of {place.source}; {stream.source} is read from its start"
     if not place.clean:
-        said += (
+        note += (
             f"; the last stream was cut off, so up to {place.every} segments that it had read are read again"
         )
     if not quiet:
-        print(f"rmt: {said}", file=sys.stderr)
+        print(f"rmt: {note}", file=sys.stderr)
 
 
 def report(stream: Any, before: tuple[int, int], seconds: float, as_json: bool) -> None:
     """What was read, how fast, how well, in how much memory."""
     session, score = stream.session, stream.session.score()
     count, tokens = stream.offset - before[0], int(session.seen) - before[1]
-    found = {
+    result = {
         "bytes": count,
         "tokens": tokens,
         "all_tokens": int(session.seen),
+        "unknown": stream.unknown,
         "perplexity": score.perplexity if score.tokens else None,
         "bits_per_token": score.bits if score.tokens else None,
         "state_bytes": session.state.nbytes,
@@ -121,13 +131,14 @@ def report(stream: Any, before: tuple[int, int], seconds: float, as_json: bool) 
         "seconds": round(seconds, 3),
     }
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(result))
         return
     print(
         f"{count:,} bytes, {tokens:,} tokens in {seconds:.1f} s "
         f"({count / seconds:,.0f} bytes/s, {tokens / seconds:,.0f} tokens/s)\n"
         f"perplexity {score.perplexity:.3f}, {score.bits:.4f} bits per token over {score.tokens:,} tokens; "
         f"state {session.state.nbytes:,} bytes"
+        + (f"\n{stream.unknown:,} symbols are not in the model's vocabulary" if stream.unknown else "")
     )
 
 
@@ -137,9 +148,11 @@ def opened(name: str) -> Iterator[BinaryIO]:
     if name == "-":
         yield sys.stdin.buffer
         return
-    if not Path(name).is_file():
+    from rmt.textfile import open_text
+
+    if not Path(name).exists() or Path(name).is_dir():
         raise ConfigError(f"file={name!r} does not exist; name a text, or - for standard input")
-    with Path(name).open("rb") as file:
+    with open_text(Path(name)) as file:
         yield file
 
 

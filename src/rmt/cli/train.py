@@ -13,6 +13,7 @@ from rmt.cli.front import Command
 from rmt.cli.training import ALIASES, VARYING, RunFolderOptions
 from rmt.errors import ConfigError
 from rmt.train.config import RunConfig
+from rmt.train.stored import settings_in
 
 EXAMPLES = """examples:
   rmt train copy                                   copy 8 symbols through 3 segments: a minute on a CPU
@@ -34,6 +35,7 @@ COMMAND = Command(
     arguments={"task.name": "TASK"},
     varying=VARYING,
     appendix=task_options.section,
+    unpack=settings_in,
 )
 
 
@@ -57,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
 
 def train_one(config: RunConfig, options: RunFolderOptions) -> int:
     from rmt.cli.progress import observer
-    from rmt.experiments.run import train
+    from rmt.experiments.run import default_folder, train
     from rmt.train.parallel import is_first
 
     folder = Path(options.out or f"{default_folder(config)}-{config.seed}")
@@ -74,7 +76,7 @@ def train_one(config: RunConfig, options: RunFolderOptions) -> int:
 def train_many(config: RunConfig, options: RunFolderOptions) -> int:
     """Seeds at once; ends with a line for each and one for all."""
     from rmt.cli.progress import observers
-    from rmt.experiments.run import train_seeds
+    from rmt.experiments.run import default_folder, train_seeds
 
     folder = Path(options.out or default_folder(config))
     labels = [f"{config.preset} seed {config.seed + index}" for index in range(options.seeds)]
@@ -92,17 +94,6 @@ def train_many(config: RunConfig, options: RunFolderOptions) -> int:
         f"mean and standard deviation of {len(values)} seeds"
     )
     return 0
-
-
-def default_folder(config: RunConfig) -> Path:
-    """A name that says what is special about a run, but for its seed."""
-    task = config.task
-    if task.is_text:
-        name = Path(task.data).name
-        return Path("runs") / f"text-{name}-{config.preset}-{config.recipe}"
-    length = f"-{task.length}" if task.length else ""
-    name = task.name.replace(":", ".")
-    return Path("runs") / f"{name}{length}-{task.segments}-{config.preset}-{config.recipe}"
 
 
 def summary(result: dict[str, Any]) -> str:

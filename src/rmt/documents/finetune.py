@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
-from rmt.config import read_yaml, to_dict, write_yaml
+from rmt.config import to_dict
 from rmt.documents.classifier import Classifier, make_classifier
 from rmt.documents.config import FinetuneConfig, renamed
 from rmt.documents.corpus import Corpus
@@ -20,6 +20,7 @@ from rmt.errors import ConfigError, DataError
 from rmt.train.device import device_of
 from rmt.train.folder import alone, read_result
 from rmt.train.log import MetricsLog, environment, write_json, write_whole
+from rmt.yamlfile import read_yaml, write_yaml
 
 
 class Observer(Protocol):

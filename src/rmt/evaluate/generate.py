@@ -42,5 +42,5 @@ def generate(
 
 def pieces(waits: list[bool], start: int, stop: int) -> list[tuple[int, int]]:
     """Cut start … stop before every position that has to wait for the prediction before it."""
-    cuts = [start, *(place for place in range(start + 1, stop) if waits[place]), stop]
+    cuts = [start, *(index for index in range(start + 1, stop) if waits[index]), stop]
     return list(pairwise(cuts))

@@ -51,8 +51,8 @@ def perplexity(
         total = torch.zeros((), dtype=torch.float64, device=device)
         for index in range(count):
             tokens, targets = (sent(torch.from_numpy(part), device) for part in lanes.segment(index, length))
-            loss, *carried = segment(None, tokens, targets, *carried)
-            total += loss
+            lost, *carried = segment(None, tokens, targets, *carried)
+            total += lost
             progress(index + 1, count)
     loss = float(total) / lanes.predicted
     return {

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rmt.analysis.capture import capture
-from rmt.analysis.examples import task_examples, words
+from rmt.analysis.examples import task_examples
 from rmt.analysis.explorer import explore
 from rmt.analysis.figures import write_and_read
 from rmt.evaluate.generate import generate
@@ -15,8 +15,9 @@ from rmt.experiments.run import facts
 from rmt.tasks.registry import make_task
 from rmt.tasks.segments import segment_length
 from rmt.tasks.task import Task
-from rmt.train.checkpoint import load, read_config
+from rmt.train.checkpoint import load
 from rmt.train.config import RunConfig
+from rmt.train.stored import read_config
 
 MODELS = ("baseline", "transformer_xl", "rmt")
 LENGTH, SEGMENTS = 8, 3
@@ -82,7 +83,9 @@ def explorer(folder: Path) -> Path:
     task, length = demonstrated_task()
     examples = task_examples(task, "test", 1, 4)
     run = folder / "rmt"
-    page = explore(load(run), examples, length, words(task), "rmt demo", facts(read_config(run)))
+    page = explore(
+        load(run), examples, length, task.tokenizer().shown(), "rmt demo", facts(read_config(run), length)
+    )
     path = folder / "explorer.html"
     path.write_text(page, encoding="utf-8")
     return path

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from rmt.config import from_dict, to_dict, typed
 from rmt.core.config import ModelConfig
 from rmt.core.presets import PRESETS, check_preset
 from rmt.errors import ConfigError
-from rmt.tasks.segments import segment_length
+from rmt.tasks.registry import task_class
 from rmt.tasks.task import Task
-from rmt.text.task import Text
+from rmt.train.check import check_run
 from rmt.train.config import RunConfig, TaskConfig, build_task
 
 Settings = dict[str, Any]
@@ -116,36 +116,44 @@ PAPER_BUDGETS: dict[str, Settings] = {
 SHORT = 8  # source length of the small size: minutes on a CPU
 
 
+class Defaults(NamedTuple):
+    """What nobody named, for tasks of one layout."""
+
+    recipes: Mapping[str, Settings]
+    settings: Callable[[Mapping[str, Any]], Settings]  # of recipe, size and scale
+    memory: int | None  # memory tokens; none = as many as a segment has tokens
+
+
 def resolve(given: Mapping[str, Any]) -> RunConfig:
     """The whole configuration from the settings a user named: nested, as in a config file."""
     given = typed(RunConfig, given)
     name = given.setdefault("preset", "rmt")
-    is_text = given.get("task", {}).get("name") == "text"
-    settings = merge(text_settings(given) if is_text else document_settings(given), given)
+    kind = task_class(given.get("task", {}).get("name", TaskConfig().name))
+    defaults = DEFAULTS[kind.layout]
+    settings = merge(defaults.settings(given), given)
     task_config = from_dict(TaskConfig, settings.get("task", {}))
     task = build_task(task_config)
-    if isinstance(task, Text):
-        length, memory = task_config.segment_length, TEXT_MEMORY
-    else:
-        length = memory = segment_length(task.total_length, task_config.segments)
-    parts = preset_settings(name, memory, length, settings)
-    recipe = (TEXT_RECIPES if is_text else RECIPES)[settings["recipe"]]
+    length = task.tokens_per_segment(task_config.segments)
+    parts = preset_settings(name, defaults.memory or length, length, settings)
+    recipe = defaults.recipes[settings["recipe"]]
     otherwise = merge(to_dict(ModelConfig()), parts, recipe.get("model", {}))
     refuse_needless(name, given.get("model", {}), otherwise)
     model = merge(parts, settings.get("model", {}))
     predicts = settings.get("train", {}).get("memory_loss", 0.0) > 0
     set_vocabulary(model, given.get("model", {}), task, predicts)
-    return from_dict(RunConfig, {**settings, "model": model})
+    config = from_dict(RunConfig, {**settings, "model": model})
+    check_run(config, kind)
+    return config
 
 
-def document_settings(given: Mapping[str, Any]) -> Settings:
+def sequence_settings(given: Mapping[str, Any]) -> Settings:
     """What recipe and size say about a task of sequences."""
     recipe, size = given.get("recipe", "modern"), given.get("size", "small")
     budget = PAPER_BUDGETS.get(given.get("task", {}).get("name", ""), {}) if recipe == "paper" else {}
     return merge(RECIPES[recipe], budget, sizes_of(given, recipe, size), {"recipe": recipe, "size": size})
 
 
-def text_settings(given: Mapping[str, Any]) -> Settings:
+def lane_settings(given: Mapping[str, Any]) -> Settings:
     """What recipe, size and scale say about text."""
     recipe, size = given.get("recipe", "modern"), given.get("size", "small")
     scale = given.get("scale", "full")
@@ -166,7 +174,13 @@ def text_settings(given: Mapping[str, Any]) -> Settings:
     )
 
 
-def set_vocabulary(model: Settings, given: Settings, task: Task | Text, predicts: bool) -> None:
+DEFAULTS = {
+    "sequences": Defaults(RECIPES, sequence_settings, memory=None),
+    "lanes": Defaults(TEXT_RECIPES, lane_settings, TEXT_MEMORY),
+}
+
+
+def set_vocabulary(model: Settings, given: Settings, task: Task, predicts: bool) -> None:
     """As many tokens as the task has, one more for memory to predict, and no cutoffs beyond them."""
     needed = task.vocabulary + predicts
     if predicts and not (model["memory"]["size"] and model["memory"]["write"]):
@@ -206,18 +220,18 @@ def preset_settings(name: str, memory: int, length: int, settings: Settings) -> 
     carries = name != "memory_transformer"
     chosen = merge({"memory": {"size": memory * has_memory}, "cache": {}}, settings.get("model", {}))
     kept = chosen["memory"]["size"] if chosen["cache"].get("scope") == "all" else 0
-    own: Settings = {
+    parts: Settings = {
         "memory": {"size": memory * has_memory, "write": carries, "recurrent": carries},
         "cache": {"size": (length + kept) * has_cache},
     }
-    whole = merge(own, settings.get("model", {}))
+    whole = merge(parts, settings.get("model", {}))
     check_preset(name, whole["memory"]["size"], whole["cache"]["size"])
     if has_memory and whole["memory"]["write"] != carries:
         other = "memory_transformer" if carries else "rmt"
         raise ConfigError(
             f"model.memory.write={not carries} makes another model of {name}; use model={other}"
         )
-    return own
+    return parts
 
 
 def refuse_needless(name: str, given: Settings, otherwise: Settings) -> None:

@@ -93,8 +93,8 @@ def report(results: Iterable[Result]) -> str:
     """A table each of sequence tasks, of text and of documents, as far as there are results, in Markdown."""
     kinds: dict[str, list[Result]] = {"sequences": [], "text": [], "documents": []}
     for result in results:
-        is_text = "perplexity" in result["metrics"]
-        kinds["documents" if is_documents(result) else "text" if is_text else "sequences"].append(result)
+        predicted = "perplexity" in result["metrics"]
+        kinds["documents" if is_documents(result) else "text" if predicted else "sequences"].append(result)
     tables = [
         markdown(headings, make(kinds[kind]))
         for kind, headings, make in (

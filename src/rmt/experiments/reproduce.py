@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmt.config import write_yaml
 from rmt.experiments.suites import Run
 from rmt.train.folder import read_result
 from rmt.train.log import write_whole
+from rmt.yamlfile import write_yaml
 
 POLL_SECONDS = 0.2  # between looks at the processes
 

@@ -9,15 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rmt.config import leaves, to_dict, value_of, write_yaml
+from rmt.config import leaves, value_of
 from rmt.errors import ConfigError, RMTError
-from rmt.train.checkpoint import read_config
+from rmt.tasks.task import Task
+from rmt.text.tokenizer import has_tokenizer, write_tokenizer
+from rmt.train.checkpoint import data_fingerprint
 from rmt.train.config import RunConfig
 from rmt.train.ensemble import Ensemble, require_stackable
 from rmt.train.folder import alone, read_result
-from rmt.train.log import Clock, write_whole
+from rmt.train.log import Clock, write_json, write_whole
 from rmt.train.loop import Loop, Observer
 from rmt.train.parallel import is_first
+from rmt.train.stored import read_config, written
+
+TASK_FILE = "task.json"  # what the task says of itself, for whoever has the run folder and no task
+WRITTEN = ("result.json", "metrics.jsonl", "config.yaml", "vocabulary.json", "tokenizer.json", TASK_FILE)
 
 
 def train(
@@ -46,20 +52,23 @@ def train_seeds(
     require_stackable(config)
     if (folder / "config.yaml").exists():
         raise ConfigError(f"out={str(folder)!r} holds a single run; name another --out for many seeds")
-    clock, configs = Clock(), [replace(config, seed=config.seed + place) for place in range(len(observers))]
-    folders = [folder / f"seed-{one.seed}" for one in configs]
+    clock = Clock()
+    configs = [replace(config, seed=config.seed + number) for number in range(len(observers))]
+    folders = [folder / f"seed-{seed_config.seed}" for seed_config in configs]
     with ExitStack() as held:
         with writable(folder):
-            results = [finished(one, place, restart) for one, place in zip(configs, folders, strict=True)]
+            results = [finished(*run, restart) for run in zip(configs, folders, strict=True)]
             loops = [
-                Loop(one, place, observer, clock)
-                for one, place, observer, result in zip(configs, folders, observers, results, strict=True)
+                Loop(seed_config, seed_folder, observer, clock)
+                for seed_config, seed_folder, observer, result in zip(
+                    configs, folders, observers, results, strict=True
+                )
                 if not result
             ]
             for loop in loops:
                 held.enter_context(opened(loop, restart))
-        made = iter(Ensemble(loops).run())
-        return [result or next(made) for result in results]
+        trained = iter(Ensemble(loops).run())
+        return [result or next(trained) for result in results]
 
 
 def finished(config: RunConfig, folder: Path, restart: bool) -> dict[str, Any]:
@@ -78,7 +87,7 @@ def opened(loop: Loop, restart: bool) -> Iterator[None]:
         return
     loop.folder.mkdir(parents=True, exist_ok=True)
     with alone(loop.folder):
-        prepare(loop.config, loop.folder, restart)
+        prepare(loop, restart)
         yield
 
 
@@ -93,11 +102,27 @@ def writable(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def prepare(config: RunConfig, folder: Path, restart: bool) -> None:
-    """A folder that holds this configuration."""
+def prepare(loop: Loop, restart: bool) -> None:
+    """A folder that holds this configuration, and all that is needed to use the run without its task."""
+    folder, task = loop.folder, loop.task
     if restart:
         discard(folder)
-    write_whole(folder / "config.yaml", write_yaml(to_dict(config)))
+    write_whole(folder / "config.yaml", written(loop.config))
+    if has_tokenizer(folder) or data_fingerprint(folder) not in ("", task.fingerprint):
+        return  # whatever the data are now, a run keeps the tokenizer it has learned with
+    write_tokenizer(folder, task.tokenizer())
+    write_json(folder / TASK_FILE, description(task, loop.config))
+
+
+def description(task: Task, config: RunConfig) -> dict[str, Any]:
+    """What task.json says."""
+    return {
+        "name": task.name,
+        "version": task.version,
+        "vocabulary": task.vocabulary,
+        "segment_length": task.tokens_per_segment(config.task.segments),
+        "fingerprint": task.fingerprint,
+    }
 
 
 def discard(folder: Path) -> None:
@@ -111,15 +136,15 @@ def discard(folder: Path) -> None:
             f"out={str(folder)!r} is not a run folder: --restart will not delete it; name another with --out"
         ) from None
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    for name in ("result.json", "metrics.jsonl", "config.yaml"):
+    for name in WRITTEN:
         (folder / name).unlink(missing_ok=True)
 
 
 def refuse_other(config: RunConfig, folder: Path) -> None:
     """Raise if the folder belongs to another configuration, naming the first difference."""
-    there = read_config(folder)
+    stored = read_config(folder)
     for leaf in leaves(RunConfig):
-        old, new = value_of(there, leaf.name), value_of(config, leaf.name)
+        old, new = value_of(stored, leaf.name), value_of(config, leaf.name)
         if old != new:
             raise ConfigError(
                 f"out={str(folder)!r} holds a run with {leaf.name}={old}, not {new}; "
@@ -127,13 +152,20 @@ def refuse_other(config: RunConfig, folder: Path) -> None:
             )
 
 
-def facts(config: RunConfig) -> list[str]:
+def default_folder(config: RunConfig) -> Path:
+    """A name that says what is special about a run, but for its seed."""
+    task, length = config.task, f"-{config.task.length}" if config.task.length else ""
+    special = f"-{Path(task.data).name}" if task.data else f"{length}-{task.segments}"
+    return Path("runs") / f"{task.name.replace(':', '.')}{special}-{config.preset}-{config.recipe}"
+
+
+def facts(config: RunConfig, segment_length: int) -> list[str]:
     """A run in a few words for a reader: model, task, sizes, seed."""
     model = config.model
     sizes = {"memory": model.memory.size, "cache": model.cache.size}
     return [
         config.preset,
-        f"{config.task.name}, {config.task.segments} segments",
+        f"{config.task.name}, segments of {segment_length} tokens",
         f"{model.layers} layers × {model.heads} heads",
         *(f"{name} {size}" for name, size in sizes.items() if size),
         f"seed {config.seed}",

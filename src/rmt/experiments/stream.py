@@ -1,7 +1,8 @@
-"""A file of any length through a session: read block by block, saved every so many segments."""
+"""A text of any length through a session: read block by block, saved every so many segments."""
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -10,29 +11,32 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from rmt.config import positive
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, DataError
+from rmt.experiments.opened import open_run
 from rmt.infer.session import Session
 from rmt.infer.sources import text_pieces
-from rmt.tasks.segments import segment_length
-from rmt.text.task import Text
-from rmt.text.tokenizer import tokenizer_of
-from rmt.train.checkpoint import load, read_config, run_folder
-from rmt.train.config import build_task
-from rmt.train.device import device_of
+from rmt.tasks.unknown import UnknownRule
+from rmt.textfile import known_size, open_text, skip
 
 LARGEST_BLOCK = 1 << 20  # bytes
+TAIL = 4096  # bytes before a place by which a text is known again
+STANDARD_INPUT = "-"
 
 
-def open_session(run: str | Path, device: str = "auto", saved: str | Path | None = None) -> Session:
-    """A session with a run's model, tokenizer and segment length, new or as it was saved."""
-    config = read_config(run_folder(run))
-    model, task = load(run).to(device_of(device)), build_task(config.task)
-    tokenizer = tokenizer_of(task)
+def open_session(
+    run: str | Path, device: str = "auto", saved: str | Path | None = None, unknown: str = "error"
+) -> Session:
+    """A session with a run's model, tokenizer and segment length, new or as it was saved.
+
+    It is made of the run folder alone. `unknown` says what becomes of symbols that the model does not know:
+    error, skip or replace:SYMBOL.
+    """
+    rule = UnknownRule.parse(unknown)
+    opened = open_run(run, device)
+    tokenizer = opened.tokenizer.with_unknown(rule)
     if saved is not None:
-        return Session.load(saved, model, tokenizer)
-    if isinstance(task, Text):
-        return Session(model, tokenizer, config.task.segment_length)
-    return Session(model, tokenizer, segment_length(task.total_length, config.task.segments))
+        return Session.load(saved, opened.model, tokenizer)
+    return Session(opened.model, tokenizer, opened.segment_length)
 
 
 class Place(NamedTuple):
@@ -42,6 +46,7 @@ class Place(NamedTuple):
     offset: int  # bytes that were read
     every: int  # segments between two saves
     clean: bool  # saved because it was interrupted or at its end, so that nothing is read twice
+    tail: str = ""  # checksum of the last bytes before the offset; releases before 0.2 kept none
 
 
 class Progress(NamedTuple):
@@ -69,7 +74,7 @@ class Interruption:
         self.asked = True
 
     @contextmanager
-    def heard(self) -> Iterator[Interruption]:
+    def installed(self) -> Iterator[Interruption]:
         before = signal.signal(signal.SIGINT, self)
         try:
             yield self
@@ -77,13 +82,14 @@ class Interruption:
             signal.signal(signal.SIGINT, before)
 
 
-class Stream:
+class TextStream:
     """One source, read through a session."""
 
     def __init__(self, session: Session, source: str, file: BinaryIO, save: Path | None, every: int):
         positive("save_every", every)
         self.session, self.source, self.file, self.save_to, self.every = session, source, file, save, every
-        self.offset = 0
+        self.offset = self.unknown = 0  # bytes that were read, symbols that were skipped or replaced
+        self.window, self.pending = b"", 0  # the newest bytes, and how many of them are behind the offset
         self.size = min(session.segment_length * max(1, every // 4), LARGEST_BLOCK)  # bytes of a block
         self.saved = self.segments  # whole segments at the last save
 
@@ -91,35 +97,67 @@ class Stream:
     def segments(self) -> int:
         return int(self.session.seen[0]) // self.session.segment_length
 
-    def take_up(self, place: Place) -> None:
-        """Skip what was read of this source before."""
-        self.file.seek(place.offset)
-        self.offset = place.offset
+    def take_up(self, place: Place) -> bool:
+        """Skip what was read of this source before; false if it is another one, to be read from its start.
 
-    def run(self, tell: Callable[[Progress], None]) -> bool:
-        """Read to the end; true if that was reached, false after Ctrl-C. Either way, all is saved."""
-        with Interruption().heard() as interruption:
+        A text is the same if its path is, or if it was moved and has the same bytes before the offset. The
+        same path with another text is an error, and so is a pipe of which something was read.
+        """
+        if place.source == STANDARD_INPUT or not same_name(place.source, self.source):
+            return False
+        if not Path(self.source).is_file():
+            raise ConfigError(
+                f"file={self.source!r} is a pipe: the {place.offset:,} bytes read of it do not come again; "
+                "give what follows them as - or under another name"
+            )
+        tail = tail_before(Path(self.source), place.offset)
+        if tail is None or place.tail not in ("", checksum(tail)):
+            if place.source != self.source:
+                return False
+            raise DataError(
+                f"file={self.source!r} is another text now than the one of which this session has read "
+                f"{place.offset:,} bytes; give that one, or a copy of another name to read from its start"
+            )
+        skip(self.file, place.offset)
+        self.offset, self.window = place.offset, tail
+        return True
+
+    def run(self, report: Callable[[Progress], None]) -> bool:
+        """Read to the end; true if that was reached, false after Ctrl-C. Either way, all is saved.
+
+        So is what came before a symbol that the model does not know, which is an error.
+        """
+        with Interruption().installed() as interruption:
             try:
-                self.read(interruption, tell)
+                self.feed(interruption, report)
             except KeyboardInterrupt:
                 if not interruption.waiting:
                     raise
+            except DataError as error:
+                self.save(clean=True)
+                raise DataError(f"{error}{self.remedy()}") from None
             self.save(clean=True)
             return not (interruption.asked or interruption.waiting)
 
-    def read(self, interruption: Interruption, tell: Callable[[Progress], None]) -> None:
+    def remedy(self) -> str:
+        """How to go on behind an error."""
+        return f" and --resume {self.save_to}" if self.save_to is not None else ""
+
+    def feed(self, interruption: Interruption, report: Callable[[Progress], None]) -> None:
         """Feed block after block, saving before more than `every` segments would be lost."""
-        total = Path(self.source).stat().st_size if self.source != "-" else 0
+        total = 0 if self.source == STANDARD_INPUT else known_size(Path(self.source))
         mark, offset, tokens = time.perf_counter(), self.offset, int(self.session.seen)
-        for piece in text_pieces(self.blocks(interruption), self.session.tokenizer):
+        name = "standard input" if self.source == STANDARD_INPUT else repr(self.source)
+        for piece in text_pieces(self.blocks(interruption), self.session.tokenizer, name, self.offset):
             self.session.feed(piece.ids)
-            self.offset += piece.size
+            self.offset, self.unknown = self.offset + piece.size, self.unknown + piece.unknown
+            self.pending -= piece.size
             coming = -(-self.size // self.session.segment_length)
             if self.segments - self.saved + coming > self.every:
                 self.save(clean=False)
             now = time.perf_counter()
             seconds, score, seen = now - mark, self.session.score(), int(self.session.seen)
-            tell(
+            report(
                 Progress(
                     self.offset,
                     total,
@@ -143,17 +181,48 @@ class Stream:
             interruption.waiting = False
             if not block:
                 return
+            self.pending += len(block)
+            self.window = (self.window + block)[-TAIL - self.pending :]
             yield block
 
     def save(self, clean: bool) -> None:
         if self.save_to is not None:
-            place = Place(self.source, self.offset, self.every, clean)
+            tail = self.window[: len(self.window) - self.pending][-TAIL:]
+            place = Place(self.source, self.offset, self.every, clean, checksum(tail))
             self.session.save(self.save_to, place._asdict())
         self.saved = self.segments
 
 
 def place_of(session: Session) -> Place:
     """Where the stream of a saved session stood."""
-    if set(session.note) != set(Place._fields):
+    needed = set(Place._fields) - {"tail"}
+    if not needed <= set(session.note) <= set(Place._fields):
         raise ConfigError("resume: this session was not saved by rmt stream; go on with it in Python")
     return Place(**session.note)
+
+
+def same_name(before: str, now: str) -> bool:
+    """Whether two paths may be the same text, at most moved to another folder."""
+    return Path(before).name == Path(now).name
+
+
+def tail_before(path: Path, offset: int) -> bytes | None:
+    """The last bytes of a text before a place, or none if it ends before it."""
+    with open_text(path) as file:
+        size = min(offset, TAIL)
+        skip(file, offset - size)
+        tail = file.read(size)
+    return tail if len(tail) == size else None
+
+
+def checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def feed_text(session: Session, file: BinaryIO, name: str) -> int:
+    """Feed a session with all of a text; returns how many symbols of it the model does not know."""
+    unknown = 0
+    for piece in text_pieces(iter(lambda: file.read(LARGEST_BLOCK), b""), session.tokenizer, name):
+        session.feed(piece.ids)
+        unknown += piece.unknown
+    return unknown

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rmt.config import read_yaml
 from rmt.errors import ConfigError, RMTError
 from rmt.experiments.recipe import resolve
 from rmt.experiments.run import train
+from rmt.yamlfile import read_yaml
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from rmt.errors import ConfigError, DataError
 from rmt.infer.rows import EncodedTokens, OpenRows, inference, require_finite
 from rmt.infer.sampling import Sampling, generators_of, sample
 from rmt.infer.saved import SessionContents, load_session, write_session
-from rmt.infer.sources import Piece, ids_of, pieces
+from rmt.infer.sources import TokenRows, ids_of, pieces
 
 RETURNS = ("nothing", "log_probs", "hidden")
 NO_TOKEN = -1  # what a row of a batch generates when it has stopped
@@ -127,7 +127,7 @@ class Session:
         recent = torch.full((self.batch, longest), NO_TOKEN)
         while bool(running.any()) and (count is None or count > 0):
             token = sample(self.logits(), sampling, generators).where(running, NO_TOKEN)
-            self.advance(Piece(token.clamp(min=0)[:, None], running.long()), "nothing", scores=False)
+            self.advance(TokenRows(token.clamp(min=0)[:, None], running.long()), "nothing", scores=False)
             recent = torch.cat([recent, token[:, None]], dim=1)[:, 1:] if longest else recent
             for stop in stops:
                 running = running & (recent[:, longest - len(stop) :] != stop).any(1)
@@ -190,7 +190,7 @@ class Session:
         sums = (self.last, self.seen, self.scored, self.loss)
         return self.rows.nbytes + sum(tensor.nbytes for tensor in sums)
 
-    def advance(self, piece: Piece, returns: str, scores: bool = True) -> Tensor:
+    def advance(self, piece: TokenRows, returns: str, scores: bool = True) -> Tensor:
         """Encode a piece; what was asked for (B, n, …). Tokens that the session drew are not scored."""
         shape = {"nothing": (0,), "log_probs": (), "hidden": self.last.shape[1:]}[returns]
         result = self.last.new_full((*piece.tokens.shape, *shape), math.nan)
@@ -237,7 +237,7 @@ def length_of(model: Any, segment_length: int | None) -> int:
     return int(length)
 
 
-def require_known(piece: Piece, model: Any, seen: Tensor) -> None:
+def require_known(piece: TokenRows, model: Any, seen: Tensor) -> None:
     """Refuse ids that the model has no embedding for."""
     config = model.config
     size = int(config.vocabulary if hasattr(config, "vocabulary") else config.vocab_size)

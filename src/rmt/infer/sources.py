@@ -13,27 +13,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, DataError
+from rmt.textfile import open_text
 
 BLOCK = 1 << 16  # bytes of a file at a time
 GROUP = 256  # single tokens of an iterator at a time
 
 
-class Piece(NamedTuple):
+class TokenRows(NamedTuple):
     """Tokens for every row of a session."""
 
     tokens: Tensor  # (B, n) int64, on the CPU unless given elsewhere
     lengths: Tensor  # (B,) on the CPU: how many of them a row has
 
 
-class Encoded(NamedTuple):
+class TextPiece(NamedTuple):
     """Tokens of a piece of text."""
 
     ids: Sequence[int]
     size: int  # bytes
+    unknown: int = 0  # symbols that the tokenizer does not know and that were skipped or replaced
 
 
-def pieces(source: Any, tokenizer: Any, batch: int) -> Iterator[Piece]:
+def pieces(source: Any, tokenizer: Any, batch: int) -> Iterator[TokenRows]:
     """A source as pieces; text, files and single tokens are for one row, lists and 2-D tensors for many."""
     if isinstance(source, (Path, str, bytes)) or hasattr(source, "read"):
         for ids in encoded(source, tokenizer):
@@ -51,7 +53,7 @@ def pieces(source: Any, tokenizer: Any, batch: int) -> Iterator[Piece]:
         )
 
 
-def of_iterator(items: Iterator[Any], tokenizer: Any, batch: int) -> Iterator[Piece]:
+def of_iterator(items: Iterator[Any], tokenizer: Any, batch: int) -> Iterator[TokenRows]:
     """Each item in turn; single tokens are gathered into pieces."""
     for item in items:
         if is_token(item):
@@ -84,7 +86,7 @@ def is_token(item: Any) -> bool:
     return isinstance(item, (int, np.integer)) and not isinstance(item, bool)
 
 
-def together(rows: Sequence[Sequence[int]], batch: int) -> Piece:
+def together(rows: Sequence[Sequence[int]], batch: int) -> TokenRows:
     """Rows of different lengths side by side, each filled up with token 0."""
     if len(rows) != batch:
         raise ConfigError(
@@ -92,12 +94,12 @@ def together(rows: Sequence[Sequence[int]], batch: int) -> Piece:
         )
     lengths = torch.tensor([len(row) for row in rows])
     tokens = torch.zeros(batch, int(lengths.max()), dtype=torch.long)
-    for place, row in enumerate(rows):
-        tokens[place, : len(row)] = integers(torch.as_tensor(row if len(row) else [0]))[: len(row)]
-    return Piece(tokens, lengths)
+    for index, row in enumerate(rows):
+        tokens[index, : len(row)] = integers(torch.as_tensor(row if len(row) else [0]))[: len(row)]
+    return TokenRows(tokens, lengths)
 
 
-def array(tokens: Tensor, batch: int) -> Piece:
+def array(tokens: Tensor, batch: int) -> TokenRows:
     """A tensor (B, n), or (n,) for a session of one row."""
     if tokens.dim() == 1 and batch == 1:
         tokens = tokens[None]
@@ -106,7 +108,7 @@ def array(tokens: Tensor, batch: int) -> Piece:
             f"tokens of shape {tuple(tokens.shape)} do not fit a session of batch={batch}; "
             "give (batch, length)"
         )
-    return Piece(integers(tokens), torch.full((batch,), tokens.shape[1]))
+    return TokenRows(integers(tokens), torch.full((batch,), tokens.shape[1]))
 
 
 def integers(tokens: Tensor) -> Tensor:
@@ -125,17 +127,21 @@ def encoded(source: Any, tokenizer: Any) -> Iterator[Sequence[int]]:
         yield ids_of(tokenizer, text)
         return
     if isinstance(source, Path):
-        with source.open("rb") as file:
+        with open_text(source) as file:
             yield from encoded(file, tokenizer)
         return
-    for piece in text_pieces(iter(lambda: source.read(BLOCK), source.read(0)), tokenizer):
+    name = repr(str(getattr(source, "name", "the text")))
+    for piece in text_pieces(iter(lambda: source.read(BLOCK), source.read(0)), tokenizer, name):
         yield piece.ids
 
 
-def text_pieces(blocks: Iterable[Any], tokenizer: Any) -> Iterator[Encoded]:
+def text_pieces(
+    blocks: Iterable[Any], tokenizer: Any, name: str = "the text", offset: int = 0
+) -> Iterator[TextPiece]:
     """Text in blocks of bytes (or characters), encoded up to where a token surely ends, the rest kept.
 
-    Bytes that are no UTF-8 pass as lone surrogates, which tokenizers of bytes turn back.
+    A symbol that the tokenizer neither knows nor has a rule for is an error that names its byte in the text,
+    of which `offset` bytes came before; everything up to there is given first.
     """
     whole = getattr(tokenizer, "whole", up_to_a_space)
     rest = b""
@@ -143,9 +149,25 @@ def text_pieces(blocks: Iterable[Any], tokenizer: Any) -> Iterator[Encoded]:
         rest += block.encode() if isinstance(block, str) else block
         ready, rest = rest[: (size := whole(rest))], rest[size:]
         if ready:
-            yield Encoded(ids_of(tokenizer, ready.decode("utf-8", "surrogateescape")), len(ready))
+            yield from checked(ready, tokenizer, name, offset)
+            offset += len(ready)
     if rest:
-        yield Encoded(ids_of(tokenizer, rest.decode("utf-8", "surrogateescape")), len(rest))
+        yield from checked(rest, tokenizer, name, offset)
+
+
+def checked(text: bytes, tokenizer: Any, name: str, offset: int) -> Iterator[TextPiece]:
+    """The tokens of a text that begins at a byte of its source, up to what is not known: an error."""
+    if not hasattr(tokenizer, "tokenize") or not hasattr(tokenizer, "whole"):
+        yield TextPiece(ids_of(tokenizer, text.decode("utf-8", "surrogateescape")), len(text))
+        return
+    result = tokenizer.tokenize(text)
+    if result.size:
+        yield TextPiece(result.ids, result.size, result.unknown)
+    if result.problem:
+        raise DataError(
+            f"{result.problem} at byte {offset + result.size:,} of {name} is not in the model's vocabulary; "
+            "go past it with --unknown skip, or with --unknown replace:SYMBOL"
+        )
 
 
 def up_to_a_space(text: bytes) -> int:

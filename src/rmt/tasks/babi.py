@@ -11,14 +11,18 @@ import re
 import tempfile
 from collections.abc import Iterator
 from functools import cache
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
 from rmt.errors import DataError
+from rmt.tasks.tokenizer import Decoder, TaskTokenizer
+from rmt.tasks.unknown import TokenizedText
+from rmt.textfile import SUFFIXES, open_text
 
 LINES = 4096  # of a novel at a time
 WORD = re.compile(r"[a-z0-9']+|[^\sa-z0-9']")
@@ -33,7 +37,7 @@ class Story(NamedTuple):
     since: int  # facts behind the last one that the answer follows from
 
 
-class Line(NamedTuple):
+class StoryLine(NamedTuple):
     """A line of a bAbI file; only a question has an answer."""
 
     number: int  # in its story
@@ -42,7 +46,7 @@ class Line(NamedTuple):
     support: int  # the last line that the answer follows from
 
 
-class Words:
+class HashedWords:
     """The words of a kind of question, and buckets for all others."""
 
     def __init__(self, symbols: list[str], buckets: int):
@@ -58,17 +62,53 @@ class Words:
         return np.array([self.id_of(word) for word in words_of(text)], dtype=np.int64)
 
     def find(self, word: str) -> int:
-        own = self.known.get(word)
-        return len(self.symbols) + crc32(word.encode()) % self.buckets if own is None else own
+        id = self.known.get(word)
+        return (
+            len(self.symbols) + crc32(word.encode("utf-8", "surrogateescape")) % self.buckets
+            if id is None
+            else id
+        )
 
     def word(self, id: int) -> str:
         return self.symbols[id] if id < len(self.symbols) else f"~{id - len(self.symbols)}"
 
 
+class HashedWordTokenizer(TaskTokenizer):
+    """Words in small letters, punctuation apart; every word is known, if only by its bucket."""
+
+    kind = "hashed-words"
+
+    def __init__(self, words: HashedWords):
+        self.words = words
+
+    def tokenize(self, text: bytes) -> TokenizedText:
+        decoded = text.decode("utf-8", "surrogateescape")
+        return TokenizedText([self.words.id_of(word) for word in words_of(decoded)], len(text))
+
+    def whole(self, text: bytes) -> int:
+        return 1 + max(text.rfind(space) for space in (b" ", b"\n"))
+
+    def decoder(self) -> Decoder:
+        return lambda id: f"{self.words.word(id)} "
+
+    def find(self, symbol: str) -> int | None:
+        return self.words.known.get(symbol)
+
+    def shown(self) -> list[str]:
+        return [self.words.word(id) for id in range(len(self.words))]
+
+    def content(self) -> dict[str, Any]:
+        return {"symbols": self.words.symbols, "buckets": self.words.buckets}
+
+    @classmethod
+    def restore(cls, content: dict[str, Any]) -> HashedWordTokenizer:
+        return cls(HashedWords(content["symbols"], content["buckets"]))
+
+
 class Library(NamedTuple):
     """Everything a kind of question needs, by split."""
 
-    words: Words
+    words: HashedWords
     stories: dict[str, list[Story]]
     novels: dict[str, list[np.ndarray]]  # ids, memory-mapped
     swaps: list[np.ndarray]  # ids that can change places in a story without changing its sense
@@ -85,7 +125,7 @@ def open_library(data: str, qa: int, buckets: int, held_out: str) -> Library:
     lines = {split: list(read_lines(file)) for split, file in files.items()}
     texts = (f"{line.sentence} {line.answer}" for part in lines.values() for line in part)
     symbols = sorted({word for text in texts for word in words_of(text)})
-    words = Words(symbols, buckets)
+    words = HashedWords(symbols, buckets)
     stories = {split: list(stories_of(part, words)) for split, part in lines.items()}
     border = len(stories["train"]) * 9 // 10
     shelf = {split: [novel(file, words) for file in books] for split, books in shelves(Path(data), held_out)}
@@ -102,45 +142,51 @@ def open_library(data: str, qa: int, buckets: int, held_out: str) -> Library:
     )
 
 
+def data_files(data: str, qa: int, held_out: str) -> list[Path]:
+    """Every file that a kind of question is made of, in a fixed order."""
+    questions = [babi_file(Path(data), qa, split) for split in ("train", "test")]
+    return [*questions, *(book for _, books in shelves(Path(data), held_out) for book in books)]
+
+
 def words_of(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
 def babi_file(data: Path, qa: int, split: str) -> Path:
-    found = sorted((data / "babi").glob(f"qa{qa}_*_{split}.txt"))
-    if not found:
+    files = sorted((data / "babi").glob(f"qa{qa}_*_{split}.txt"))
+    if not files:
         raise DataError(
             f"data={str(data)!r} has no babi/qa{qa}_…_{split}.txt; put the English bAbI tasks into its babi/"
         )
-    return found[0]
+    return files[0]
 
 
 def shelves(data: Path, held_out: str) -> Iterator[tuple[str, list[Path]]]:
     """The novels to train with and those to test with."""
-    books = sorted((data / "books").glob("*.txt"))
+    books = sorted(file for suffix in ("", *SUFFIXES) for file in (data / "books").glob(f"*.txt{suffix}"))
     kept = [book for book in books if held_out.lower() in book.name.lower()]
     others = [book for book in books if book not in kept]
-    for split, found, missing in (("train", others, "another"), ("test", kept, f"{held_out}…")):
-        if not found:
+    for split, novels, missing in (("train", others, "another"), ("test", kept, f"{held_out}…")):
+        if not novels:
             raise DataError(
                 f"data={str(data)!r} has no books/{missing}.txt to {split} with; put a novel there"
             )
-        yield split, found
+        yield split, novels
 
 
-def read_lines(file: Path) -> Iterator[Line]:
+def read_lines(file: Path) -> Iterator[StoryLine]:
     """The lines of a file, such as `1 Mary moved to the bathroom.`"""
-    for place, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    for row, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         number, _, rest = line.partition(" ")
         if not number.isdigit() or not rest:
-            raise DataError(f"{str(file)!r} line {place} is not 'NUMBER SENTENCE': {line[:40]!r}")
+            raise DataError(f"{str(file)!r} line {row} is not 'NUMBER SENTENCE': {line[:40]!r}")
         sentence, answer, supports = (*rest.split("\t"), "", "")[:3]
         if answer and not supports.split():
-            raise DataError(f"{str(file)!r} line {place} has an answer without the lines it follows from")
-        yield Line(int(number), sentence, answer, max(map(int, supports.split()), default=0))
+            raise DataError(f"{str(file)!r} line {row} has an answer without the lines it follows from")
+        yield StoryLine(int(number), sentence, answer, max(map(int, supports.split()), default=0))
 
 
-def stories_of(lines: list[Line], words: Words) -> Iterator[Story]:
+def stories_of(lines: list[StoryLine], words: HashedWords) -> Iterator[Story]:
     """Each question with all facts of its story that come before it."""
     facts: dict[int, np.ndarray] = {}
     for line in lines:
@@ -154,14 +200,14 @@ def stories_of(lines: list[Line], words: Words) -> Iterator[Story]:
             facts[line.number] = ids
 
 
-def interchangeable(stories: list[Story], words: Words) -> list[np.ndarray]:
+def interchangeable(stories: list[Story], words: HashedWords) -> list[np.ndarray]:
     """Who acts, and what is answered: swapped throughout a story, they leave its sense as it is."""
     actors = {int(fact[0]) for story in stories for fact in story.facts} - {words.known.get("the")}
     answers = {story.answer for story in stories} - actors
     return [np.array(sorted(group), dtype=np.int64) for group in (actors, answers)]
 
 
-def novel(file: Path, words: Words) -> np.ndarray:
+def novel(file: Path, words: HashedWords) -> np.ndarray:
     """The ids of a novel, written block by block to a file without a name and mapped from there."""
     with tempfile.TemporaryFile() as stored:
         for block in line_blocks(file):
@@ -175,7 +221,7 @@ def novel(file: Path, words: Words) -> np.ndarray:
 def line_blocks(file: Path) -> Iterator[str]:
     """The text of a novel, many lines at a time."""
     try:
-        with file.open(encoding="utf-8", newline="\n") as lines:
+        with TextIOWrapper(open_text(file), encoding="utf-8", newline="\n") as lines:
             while block := "".join(islice(lines, LINES)):
                 yield block
     except UnicodeDecodeError as error:

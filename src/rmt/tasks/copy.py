@@ -19,7 +19,7 @@ SHORT, SHORT_SYMBOLS, LONG_SYMBOLS = 24, 10, 8  # what the published runs used: 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recitation(Task):
+class SymbolSequence(Task):
     """A source of random symbols, the start token, then an answer made of the source: X, 1, answer(X)."""
 
     grows: ClassVar[str] = "length"
@@ -56,12 +56,12 @@ class Recitation(Task):
         return self.length + self.answer_of(np.zeros((1, self.length))).shape[1]
 
     def draw(self, generator: np.random.Generator, count: int) -> Examples:
-        return self.recite(generator.integers(FIRST_SYMBOL, self.vocabulary, (count, self.length)))
+        return self.examples_of(generator.integers(FIRST_SYMBOL, self.vocabulary, (count, self.length)))
 
-    def with_length(self, length: int) -> Recitation:
+    def with_length(self, length: int) -> SymbolSequence:
         return replace(self, length=length, symbols=self.alphabet)
 
-    def recite(self, source: np.ndarray) -> Examples:
+    def examples_of(self, source: np.ndarray) -> Examples:
         """The examples of given sources, (B, length)."""
         answer = self.answer_of(source)
         start = np.full((len(source), 1), START)
@@ -74,7 +74,7 @@ class Recitation(Task):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Copy(Recitation):
+class Copy(SymbolSequence):
     """The input sequence has to be generated twice after the start-to-generate token."""
 
     def answer_of(self, source: np.ndarray) -> np.ndarray:

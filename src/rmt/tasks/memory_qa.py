@@ -6,6 +6,8 @@ lengths that fit a GPU, and the same questions can be asked a hundred times furt
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,17 +16,16 @@ from typing import ClassVar
 import numpy as np
 
 from rmt.errors import ConfigError, unknown
-from rmt.tasks.babi import Library, Story, open_library, words_of
+from rmt.tasks.babi import HashedWordTokenizer, Library, Story, data_files, open_library
 from rmt.tasks.scatter import Scattered, Sheet, excerpts
 from rmt.tasks.task import Batch, Examples, Task, next_token, to_batch
-from rmt.tasks.tokenizer import Speaker, TaskTokenizer
 
 SPLITS = ("train", "valid", "test")
 LARGEST_VOCABULARY = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryQA(Task, TaskTokenizer):
+class MemoryQA(Task):
     """Facts of a bAbI story scattered in a novel, then a question; answer with one word."""
 
     name: ClassVar[str] = "memory-qa"
@@ -152,14 +153,17 @@ class MemoryQA(Task, TaskTokenizer):
         """Words; those of the novel that no fact has as ~ and their bucket's number."""
         return " ".join(self.library.words.word(int(token)) for token in tokens)
 
-    def encode(self, text: str) -> list[int]:
-        return [self.library.words.id_of(word) for word in words_of(text)]
+    def tokenizer(self) -> HashedWordTokenizer:
+        return HashedWordTokenizer(self.library.words)
 
-    def whole(self, text: bytes) -> int:
-        return 1 + max(text.rfind(space) for space in (b" ", b"\n"))
-
-    def speaker(self) -> Speaker:
-        return lambda id: f"{self.library.words.word(id)} "
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]  # it is read from files, so once
+        """Of the bAbI files and the novels."""
+        digests = [
+            hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in data_files(self.data, self.qa, self.held_out)
+        ]
+        return hashlib.sha256(json.dumps([self.buckets, *digests]).encode()).hexdigest()[:16]
 
 
 def needed(story: Story) -> int:

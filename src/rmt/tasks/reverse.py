@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmt.tasks.copy import Recitation
+from rmt.tasks.copy import SymbolSequence
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reverse(Recitation):
+class Reverse(SymbolSequence):
     """The input sequence has to be generated backwards after the start-to-generate token."""
 
     def answer_of(self, source: np.ndarray) -> np.ndarray:

@@ -46,26 +46,26 @@ class Sheet:
     def __init__(self, stories: list[Story], length: int):
         rows = [np.concatenate([*story.facts, story.question, [story.answer]]) for story in stories]
         sizes = [[*map(len, story.facts), len(story.question) + 1] for story in stories]
-        self.told = np.arange(max(map(len, rows))) < np.array([[len(row)] for row in rows])  # (S, W)
-        self.tokens, self.parts = np.zeros((2, *self.told.shape), dtype=np.int64)
-        self.tokens[self.told] = np.concatenate(rows)
-        self.parts[self.told] = np.concatenate([np.repeat(np.arange(len(size)), size) for size in sizes])
+        self.filled = np.arange(max(map(len, rows))) < np.array([[len(row)] for row in rows])  # (S, W)
+        self.tokens, self.parts = np.zeros((2, *self.filled.shape), dtype=np.int64)
+        self.tokens[self.filled] = np.concatenate(rows)
+        self.parts[self.filled] = np.concatenate([np.repeat(np.arange(len(size)), size) for size in sizes])
         self.facts = np.array([len(story.facts) for story in stories])
-        self.noise = length + 1 - self.told.sum(1)
+        self.noise = length + 1 - self.filled.sum(1)
 
     def scatter(self, stories: np.ndarray, shares: np.ndarray, novel: np.ndarray) -> np.ndarray:
         """Rows (B, T + 1) of `stories` (B,) in excerpts of a novel (B, T + 1).
 
         `shares` (B, facts) says, by its smallest numbers, how much of the novel comes before each fact.
         """
-        told, noise = self.told[stories], self.noise[stories, None]
+        filled, noise = self.filled[stories], self.noise[stories, None]
         places = np.floor(rising(shares, self.facts[stories]) * (noise + 1)).astype(np.int64)
         before = np.take_along_axis(np.minimum(places, noise), self.parts[stories], axis=1)  # (B, W)
-        columns = np.arange(told.shape[1]) + before
+        columns = np.arange(filled.shape[1]) + before
         taken = np.zeros(novel.shape, dtype=bool)
-        taken[np.nonzero(told)[0], columns[told]] = True
+        taken[np.nonzero(filled)[0], columns[filled]] = True
         rows = np.take_along_axis(novel, np.cumsum(~taken, axis=1) - 1, axis=1)
-        rows[taken] = self.tokens[stories][told]
+        rows[taken] = self.tokens[stories][filled]
         return rows
 
 

@@ -8,9 +8,17 @@ from typing import NamedTuple
 from torch import Tensor
 
 from rmt.errors import ConfigError
-from rmt.tasks.task import Batch
 
 # B batch · L tokens of one segment · T tokens of all segments
+
+
+class Batch(NamedTuple):
+    """Sequences as a model sees them."""
+
+    tokens: Tensor  # (B, T) int64
+    targets: Tensor  # (B, T) int64
+    loss_mask: Tensor  # (B, T) bool
+    answer: Tensor  # (B, T) bool, the positions the metric counts
 
 
 class Segment(NamedTuple):

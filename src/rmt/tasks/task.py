@@ -1,7 +1,8 @@
 """A task is data plus a version: sequences, the targets under the loss, and the answer the metric counts.
 
 A new task says how large its vocabulary is, how long a sequence is and how to draw examples. Fixed splits,
-the endless training stream and the command line follow from that (section 4, Algorithmic Tasks).
+the endless training stream and the command line follow from that (section 4, Algorithmic Tasks). What else
+a run asks of a task has an answer here that fits sequences; a task of endless text gives others.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +20,8 @@ from torch import Tensor
 
 from rmt.errors import ConfigError
 from rmt.tasks.regions import Region, hash_rows, region
+from rmt.tasks.segments import Batch, segment_length
+from rmt.tasks.tokenizer import SymbolTokenizer, TaskTokenizer
 
 # B batch · T tokens of the whole sequence, all segments together
 
@@ -38,28 +41,27 @@ class Examples(NamedTuple):
         return Examples(*(column[rows] for column in self))
 
 
-class Batch(NamedTuple):
-    """Sequences as a model sees them."""
-
-    tokens: Tensor  # (B, T) int64
-    targets: Tensor  # (B, T) int64
-    loss_mask: Tensor  # (B, T) bool
-    answer: Tensor  # (B, T) bool
-
-
 @dataclass(frozen=True, kw_only=True)
 class Task(ABC):
-    """Documents to learn from: every sequence starts from the initial state."""
+    """What to learn from: sequences that end, unless a task says otherwise."""
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
-    carries_state: ClassVar[bool] = False
     sizes: ClassVar[Mapping[str, int]] = {"train": 100_000, "valid": 5_000, "test": 10_000}
     unique: ClassVar[bool] = False  # whether a fixed split holds every example once
     metric: ClassVar[str] = "accuracy"  # what results are judged by: accuracy or sequence_accuracy
     original_exact: ClassVar[bool] = False  # the original metric: whole answers instead of characters
     grows: ClassVar[str] = ""  # the option that makes inputs longer, if there is one
     enlarge: ClassVar[str] = "a longer length"  # what gives this task more different examples
+
+    layout: ClassVar[str] = "sequences"  # how it is laid out to train on and to measure: sequences or lanes
+    sign: ClassVar[int] = 1  # of its metric: 1 if a higher value is better, -1 if a lower one is
+    generates: ClassVar[bool] = True  # whether answers are generated to be measured
+    schedules: ClassVar[tuple[str, ...]] = ("sequence", "chunked", "sliding")  # of BPTT that go with it
+    # settings of `task` that have an effect, beside those that are fields of the class
+    settings: ClassVar[tuple[str, ...]] = ("segments", "length", "source", "shuffle")
+    without_effect: ClassVar[tuple[str, ...]] = ("train.evaluate_batch", "train.evaluate_cache", "scale")
+    older: ClassVar[Mapping[str, Any]] = {}  # options that make of it what it was in release 0.1.0
 
     seed: int = field(default=0, metadata={"help": "chooses the examples of the fixed splits"})
 
@@ -83,6 +85,28 @@ class Task(ABC):
     @abstractmethod
     def draw(self, generator: np.random.Generator, count: int) -> Examples:
         """`count` independent examples."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What the data on disk must share to be the same to a run; nothing where all is drawn."""
+        return ""
+
+    def tokens_per_segment(self, segments: int) -> int:
+        """The length of a segment if a sequence is cut into so many."""
+        return segment_length(self.total_length, segments)
+
+    def tokenizer(self) -> TaskTokenizer:
+        """Text to the task's ids and back: in the symbols it is shown with, or in plain ids."""
+        return SymbolTokenizer.of([self.render([id]) for id in range(self.vocabulary)])
+
+    def samples(self, split: str, most: int) -> int | None:
+        """How many examples of a split are measured while training; none = all there is."""
+        return min(most, self.sizes[split])
+
+    def require_splits(self, batch: int, evaluate_batch: int) -> None:
+        """Refuse, before the first step, splits that cannot be had."""
+        for name in ("valid", "test"):
+            self.split(name, 1)
 
     def split(self, name: str, count: int | None = None) -> Batch:
         """The fixed set `train`, `valid` or `test`, or its first `count` examples."""
@@ -139,21 +163,21 @@ class Task(ABC):
         """
         drawn = ceil(expected / home.share)
         kept: list[Examples] = []
-        found = barren = 0
+        collected = empty_rounds = 0
         seen: set[int] = set()
-        while found < count and barren < PATIENCE:
+        while collected < count and empty_rounds < PATIENCE:
             examples = self.draw(generator, drawn)
             check_examples(self, examples, drawn)
             hashes = hash_rows(examples.tokens)
             rows = np.flatnonzero(home.holds(hashes))
             rows = unseen(hashes, rows, seen) if unique else rows
-            kept.append(examples.select(rows[: count - found]))
-            found += len(rows)
-            barren = 0 if len(rows) else barren + 1
-        if found < count:
+            kept.append(examples.select(rows[: count - collected]))
+            collected += len(rows)
+            empty_rounds = 0 if len(rows) else empty_rounds + 1
+        if collected < count:
             raise ConfigError(
                 f"the example space of task {self.name!r} is too small for split {home.split!r}: "
-                f"found {found} of {count} examples; choose {self.enlarge}, or ask for fewer examples"
+                f"found {collected} of {count} examples; choose {self.enlarge}, or ask for fewer examples"
             )
         return Examples(*map(np.concatenate, zip(*kept, strict=True)))
 

@@ -5,13 +5,13 @@ from typing import Any
 
 _HOMES = {
     "CORPORA": "corpora",
-    "Corpus": "prepare",
+    "Corpus": "corpus",
     "Lanes": "lanes",
     "Text": "task",
     "Vocabulary": "vocabulary",
-    "check_corpus": "prepare",
+    "check_corpus": "corpus",
     "find_source": "corpora",
-    "open_corpus": "prepare",
+    "open_corpus": "corpus",
     "prepare_corpus": "prepare",
 }
 

@@ -6,15 +6,19 @@ import codecs
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rmt.errors import DataError
+from rmt.textfile import SUFFIXES, is_pipe, open_text, skip, text_size
 
 SPLITS = ("train", "valid", "test")
-NAMES = ("{}.txt", "wiki.{}.tokens")  # how the file of a split may be called
+NAMES = tuple(  # how the file of a split may be called
+    name + suffix for name in ("{}.txt", "wiki.{}.tokens") for suffix in ("", *SUFFIXES)
+)
 SHARES = (90, 95)  # per cent of a text before its validation and its test split
 ENOUGH_DOCUMENTS = 20  # so many are split at their borders, fewer by position
 BLOCK = 1 << 22  # bytes read at a time
@@ -22,8 +26,8 @@ OF_LINES = ("words", "tokenizer")  # kinds of token that never reach over a line
 TITLE = re.compile(rb"\n \n = (?!= )[^\n]* = (?=\n \n)")  # ` = Title = ` between two blank lines of WikiText
 
 
-class Piece(NamedTuple):
-    """A document, or the part of it that is in a split: bytes `start` to `stop` (exclusive) of a file."""
+class FileSpan(NamedTuple):
+    """A document, or the part of it that is in a split: bytes `start` to `stop` (exclusive) of a text."""
 
     file: Path
     start: int
@@ -34,7 +38,7 @@ class Piece(NamedTuple):
         return self.stop - self.start
 
 
-Splits = Mapping[str, Sequence[Piece]]
+Splits = Mapping[str, Sequence[FileSpan]]
 
 
 class Source(NamedTuple):
@@ -44,6 +48,8 @@ class Source(NamedTuple):
     tokens: str  # words, bytes, characters or tokenizer
     splits: Splits
     known: bool = False  # a published corpus, which must have the published counts
+    dropped: bytes = b""  # bytes that are left out
+    occurring: bool = False  # bytes: only those that occur have an id
 
     @property
     def files(self) -> list[Path]:
@@ -51,24 +57,25 @@ class Source(NamedTuple):
         return list(dict.fromkeys(piece.file for piece in pieces))
 
 
-def local_source(place: Path, tokens: str) -> Source:
+def local_source(path: Path, tokens: str, occurring: bool = False) -> Source:
     """A user's own text: a file, a folder with a file per split, or a folder with a file per document."""
-    name, given = place.resolve().name, split_files(place)
-    is_split = "train" in given or len(given) > 1
-    return Source(name, tokens, whole_splits(given) if is_split else cut(documents(place), tokens))
+    files = split_files(path)
+    is_split = "train" in files or len(files) > 1
+    splits = whole_splits(files) if is_split else cut(documents(path), tokens)
+    return Source(path.resolve().name, tokens, splits, occurring=occurring)
 
 
 def split_files(folder: Path) -> dict[str, Path]:
     """The files in a folder that are a split each, such as `train.txt` or `wiki.valid.tokens`."""
-    found = {}
+    files_of: dict[str, Path] = {}
     for split in SPLITS:
         files = [folder / name.format(split) for name in NAMES if (folder / name.format(split)).is_file()]
         if len(files) > 1:
             raise DataError(
                 f"{str(folder)!r} has both {files[0].name} and {files[1].name}; delete one of them"
             )
-        found.update(dict.fromkeys([split] * len(files), *files))
-    return found
+        files_of.update((split, file) for file in files)
+    return files_of
 
 
 def whole_splits(files: Mapping[str, Path]) -> Splits:
@@ -76,35 +83,48 @@ def whole_splits(files: Mapping[str, Path]) -> Splits:
     return {split: [whole(file)] for split, file in files.items()}
 
 
-def documents(place: Path) -> list[Path]:
+def documents(path: Path) -> list[Path]:
     """A file, or all files below a folder in the order of their paths, except hidden ones."""
-    if place.is_file():
-        return [place]
-    if not place.is_dir():
-        raise DataError(f"{str(place)!r} does not exist; name a text file, or a folder with text files")
-    files = (file for file in place.rglob("*") if file.is_file())
-    found = sorted(
-        file for file in files if not any(part.startswith(".") for part in file.relative_to(place).parts)
+    if path.is_file():
+        return [path]
+    if is_pipe(path):
+        raise DataError(f"{str(path)!r} is a pipe: a corpus is read more than once; put it into a file first")
+    if not path.is_dir():
+        raise DataError(f"{str(path)!r} does not exist; name a text file, or a folder with text files")
+    below = (file for file in path.rglob("*") if file.is_file())
+    files = sorted(
+        file for file in below if not any(part.startswith(".") for part in file.relative_to(path).parts)
     )
-    if not found:
-        raise DataError(f"{str(place)!r} has no files; put text files there")
-    return found
+    if not files:
+        raise DataError(f"{str(path)!r} has no files; put text files there")
+    return files
 
 
-def whole(file: Path) -> Piece:
+def whole(file: Path) -> FileSpan:
     """A whole file as one document."""
-    size = file.stat().st_size
+    size = text_size(file)
     if not size:
         raise DataError(f"{str(file)!r} is empty; put its text there, or delete it")
-    return Piece(file, 0, size)
+    return FileSpan(file, 0, size)
 
 
-def articles(file: Path) -> list[Piece]:
+def articles(file: Path) -> list[FileSpan]:
     """A file of WikiText as its articles, each from its title on; the first has what is before its title."""
     size = whole(file).size
-    with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as text:
-        starts = [found.start() + len(b"\n \n") for found in TITLE.finditer(text)]
-    return [Piece(file, start, stop) for start, stop in pairwise([0, *starts, size])]
+    with file_text(file) as text:
+        starts = [title.start() + len(b"\n \n") for title in TITLE.finditer(text)]
+    return [FileSpan(file, start, stop) for start, stop in pairwise([0, *starts, size])]
+
+
+@contextmanager
+def file_text(file: Path) -> Iterator[Any]:
+    """The whole text of a file as one run of bytes: mapped, or in memory if it is compressed."""
+    with open_text(file) as opened:
+        if file.suffix in SUFFIXES:
+            yield opened.read()
+            return
+        with mmap(opened.fileno(), 0, access=ACCESS_READ) as text:
+            yield text
 
 
 def cut(files: Sequence[Path], tokens: str) -> Splits:
@@ -138,44 +158,43 @@ def document_borders(ends: Sequence[int]) -> tuple[int, int]:
     """How many documents come before the validation and before the test split, by their bytes."""
     starts = [0, *ends[:-1]]
     first, second = (
-        min(range(len(starts)), key=lambda place: abs(starts[place] * 100 - ends[-1] * share))
+        min(range(len(starts)), key=lambda index: abs(starts[index] * 100 - ends[-1] * share))
         for share in SHARES
     )
     first = min(max(first, 1), len(starts) - 2)
     return first, max(second, first + 1)
 
 
-def fitting_border(pieces: Sequence[Piece], ends: Sequence[int], border: int, tokens: str) -> int:
+def fitting_border(pieces: Sequence[FileSpan], ends: Sequence[int], border: int, tokens: str) -> int:
     """The first place from `border` on where a token of this kind may end."""
     number = next(number for number, end in enumerate(ends) if border < end)
     start = ends[number] - pieces[number].size
     if tokens == "bytes" or border == start:
         return border
-    with pieces[number].file.open("rb") as file:
+    with open_text(pieces[number].file) as file:
         if tokens in OF_LINES:
-            file.seek(border - start - 1)
-            file.readline()
-            return start + file.tell()
-        file.seek(border - start)
+            skip(file, border - start - 1)
+            return border - 1 + len(file.readline())
+        skip(file, border - start)
         while (byte := file.read(1)) and byte[0] & 0xC0 == 0x80:  # inside a UTF-8 character
             border += 1
         return border
 
 
-def between(pieces: Sequence[Piece], ends: Sequence[int], start: int, stop: int) -> Iterator[Piece]:
+def between(pieces: Sequence[FileSpan], ends: Sequence[int], start: int, stop: int) -> Iterator[FileSpan]:
     """The parts of the pieces that lie between two places of the whole text."""
     for piece, end in zip(pieces, ends, strict=True):
         offset = end - piece.size
         low, high = max(start, offset) - offset, min(stop, end) - offset
         if low < high:
-            yield Piece(piece.file, low, high)
+            yield FileSpan(piece.file, low, high)
 
 
-def byte_blocks(piece: Piece) -> Iterator[bytes]:
+def byte_blocks(piece: FileSpan) -> Iterator[bytes]:
     """The bytes of a piece, block by block."""
     left = piece.size
-    with piece.file.open("rb") as file:
-        file.seek(piece.start)
+    with open_text(piece.file) as file:
+        skip(file, piece.start)
         while left:
             block = file.read(min(BLOCK, left))
             if not block:
@@ -184,26 +203,26 @@ def byte_blocks(piece: Piece) -> Iterator[bytes]:
             yield block
 
 
-def text_blocks(piece: Piece) -> Iterator[str]:
+def text_blocks(piece: FileSpan) -> Iterator[str]:
     """The text of a piece, block by block; NUL and what is not UTF-8 is an error that names its place."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    place = piece.start
+    offset = piece.start
     for block in byte_blocks(piece):
         waiting = len(decoder.getstate()[0])
-        place += len(block)
+        offset += len(block)
         if b"\0" in block:
-            raise not_text(piece.file, place - len(block) + block.index(b"\0"), "a NUL byte")
+            raise not_text(piece.file, offset - len(block) + block.index(b"\0"), "a NUL byte")
         try:
-            yield decoder.decode(block, final=place == piece.stop)
+            yield decoder.decode(block, final=offset == piece.stop)
         except UnicodeDecodeError as error:
-            raise not_text(piece.file, place - len(block) - waiting + error.start, "invalid UTF-8") from None
+            raise not_text(piece.file, offset - len(block) - waiting + error.start, "invalid UTF-8") from None
 
 
-def not_text(file: Path, place: int, found: str) -> DataError:
-    return DataError(f"{str(file)!r} has {found} at byte {place}; mend it, or use --tokens bytes")
+def not_text(file: Path, offset: int, problem: str) -> DataError:
+    return DataError(f"{str(file)!r} has {problem} at byte {offset}; mend it, or use --tokens bytes")
 
 
-def line_blocks(piece: Piece) -> Iterator[str]:
+def line_blocks(piece: FileSpan) -> Iterator[str]:
     """The text of a piece in blocks of whole lines; the last line may lack its line break."""
     rest: list[str] = []
     for block in text_blocks(piece):
@@ -216,9 +235,9 @@ def line_blocks(piece: Piece) -> Iterator[str]:
         yield "".join(rest)
 
 
-def existing(place: Path) -> Path:
-    """The place, or the nearest folder above it that exists: files made there can be renamed to the place."""
-    return next(above for above in (place.absolute(), *place.absolute().parents) if above.exists())
+def existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that exists: files made there can be renamed to the path."""
+    return next(above for above in (path.absolute(), *path.absolute().parents) if above.exists())
 
 
 def digest(file: Path, method: str = "sha256") -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmt.errors import ConfigError
-from rmt.text.prepare import open_corpus
+from rmt.text.corpus import open_corpus
 
 # B lanes · T tokens of a lane · L tokens of one segment · S segments · K tail clusters
 

@@ -1,8 +1,4 @@
-"""A corpus is turned once into memory-mapped token files: train.bin, valid.bin and test.bin.
-
-A prepared folder has `corpus.json` (counts, checksums), `vocabulary.json` and a .bin file per split: token
-ids, little-endian, two bytes each up to 65,536 symbols and four above. It appears whole or not at all.
-"""
+"""A corpus is turned once into memory-mapped token files: the folder appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,49 +9,35 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from rmt.errors import DataError, RMTError, unknown
+from rmt.errors import DataError
+from rmt.tasks.unknown import UnknownRule
 from rmt.text.corpora import usual
-from rmt.text.files import SPLITS, Piece, Source, digest, existing
-from rmt.text.vocabulary import FILE, Vocabulary, read_vocabulary, vocabulary_kind
-
-FORMAT = 2
-DESCRIPTION = "corpus.json"
-CHECKED = 1 << 22  # ids looked at in one go
-
-
-class Corpus(NamedTuple):
-    """A prepared corpus: its folder and the content of its `corpus.json`."""
-
-    folder: Path
-    description: dict[str, Any]
-
-    @property
-    def splits(self) -> dict[str, dict[str, Any]]:
-        return self.description["splits"]
-
-    def tokens(self, split: str) -> np.ndarray:
-        """The token ids of a split, (n,), memory-mapped and read-only."""
-        self.require(split)
-        return np.memmap(self.folder / f"{split}.bin", dtype=stored(self.description["vocabulary"]), mode="r")
-
-    def documents(self, split: str) -> list[int]:
-        """Where in a split documents start; 0 is always one of the places."""
-        self.require(split)
-        return self.splits[split]["documents"]
-
-    def vocabulary(self) -> Vocabulary:
-        return read_vocabulary(self.folder)
-
-    def require(self, split: str) -> None:
-        if split not in self.splits:
-            raise unknown("split", split, self.splits)
+from rmt.text.corpus import DESCRIPTION, FORMAT, Corpus, check_corpus, open_corpus, stored
+from rmt.text.files import SPLITS, FileSpan, Source, digest, existing
+from rmt.text.vocabulary import (
+    ERROR,
+    FILE,
+    BlockIds,
+    UnknownSymbol,
+    Vocabulary,
+    read_vocabulary,
+    vocabulary_kind,
+)
 
 
-def prepare_corpus(source: Source, out: Path, vocabulary: Path | None = None, force: bool = False) -> Corpus:
+class OtherText(DataError):
+    """A prepared corpus that is of another text than the one named."""
+
+
+def prepare_corpus(
+    source: Source,
+    out: Path,
+    vocabulary: Path | None = None,
+    force: bool = False,
+    rule: UnknownRule = ERROR,
+) -> Corpus:
     """Write the token files of a source into the folder `out`, unless it has the same corpus already."""
     identity = {
         "format": FORMAT,
@@ -73,15 +55,18 @@ def prepare_corpus(source: Source, out: Path, vocabulary: Path | None = None, fo
         if known and "train" in source.splits and vocabulary is None:
             check_number("vocabulary", len(symbols), source, known.vocabulary)
         symbols.write(folder / FILE)
-        description = identity | {
+        description: dict[str, Any] = identity | {
             "vocabulary": len(symbols),
             "vocabulary_sha256": digest(folder / FILE),
             "dtype": stored(len(symbols)).name,
             "notes": notes,
             "splits": {
-                split: write_split(source, split, symbols, folder / f"{split}.bin") for split in source.splits
+                split: write_split(source, split, symbols, folder / f"{split}.bin", rule)
+                for split in source.splits
             },
         }
+        if known:
+            check_number("tokens", total(description["splits"]), source, known.total)
         (folder / DESCRIPTION).write_text(readable(description), encoding="utf-8")
     return Corpus(out, description)
 
@@ -92,6 +77,11 @@ def readable(description: dict[str, Any]) -> str:
     return re.sub(r"\[\n[\d,\s]+\]", lambda numbers: " ".join(numbers[0].split()), text) + "\n"
 
 
+def total(splits: dict[str, dict[str, Any]]) -> int:
+    """The tokens of all splits."""
+    return sum(int(split["tokens"]) for split in splits.values())
+
+
 def vocabulary_file(place: Path) -> Path:
     file = place / FILE if place.is_dir() else place
     read_vocabulary(file)
@@ -100,15 +90,15 @@ def vocabulary_file(place: Path) -> Path:
 
 def same_corpus(out: Path, identity: dict[str, Any]) -> Corpus:
     """What is in the folder already, if it is the corpus asked for and undamaged."""
-    there = open_corpus(out)
-    sources = list(there.description["sources"].values())
+    corpus = open_corpus(out)
+    sources = list(corpus.description["sources"].values())
     wanted = identity | {"sources": list(identity["sources"].values())}
-    if {**{name: there.description.get(name) for name in identity}, "sources": sources} != wanted:
-        raise DataError(
+    if {**{name: corpus.description.get(name) for name in identity}, "sources": sources} != wanted:
+        raise OtherText(
             f"out={str(out)!r} has another corpus; name another folder, or replace it with --force"
         )
     check_corpus(out)
-    return there
+    return corpus
 
 
 def choose_vocabulary(source: Source, place: Path | None) -> tuple[Vocabulary, list[str]]:
@@ -129,20 +119,33 @@ def choose_vocabulary(source: Source, place: Path | None) -> tuple[Vocabulary, l
         used = ["train"]
     elif kind.from_train_only:
         notes.append(f"the vocabulary is made of {' and '.join(used)}; --vocabulary takes another corpus's")
-    blocks = (block for split in used for piece in source.splits[split] for block in kind.blocks(piece))
-    return kind.of(blocks), notes
+    closed = None if source.occurring else kind.closed()
+    if closed is not None:
+        return closed, notes
+    pieces = (piece for split in used for piece in source.splits[split])
+    return kind.of(block for piece in pieces for block in kept_blocks(source, kind, piece)), notes
 
 
-def write_split(source: Source, split: str, vocabulary: Vocabulary, file: Path) -> dict[str, Any]:
+def kept_blocks(source: Source, kind: type[Vocabulary], piece: FileSpan) -> Iterator[Any]:
+    """The blocks of a piece, without the bytes that the source drops."""
+    blocks = kind.blocks(piece)
+    return (block.translate(None, source.dropped) for block in blocks) if source.dropped else blocks
+
+
+def write_split(
+    source: Source, split: str, vocabulary: Vocabulary, file: Path, rule: UnknownRule
+) -> dict[str, Any]:
     """Write the ids of one split; returns what `corpus.json` says of it."""
     starts, tokens, unknown_words = [], 0, 0
     with file.open("wb") as opened:
         for piece in source.splits[split]:
             starts.append(tokens)
-            for block in vocabulary.blocks(piece):
-                ids, strange = encode(vocabulary, block, piece)
+            offset = piece.start
+            for block in kept_blocks(source, type(vocabulary), piece):
+                ids, strange = encode(vocabulary, block, rule, (piece.file, offset))
                 opened.write(ids.astype(stored(len(vocabulary))).tobytes())
                 tokens, unknown_words = tokens + len(ids), unknown_words + strange
+                offset += len(block) if isinstance(block, bytes) else len(block.encode())
     if not tokens:
         raise DataError(f"{split} of {source.name!r} has no tokens; give more text, or another tokenizer")
     known = usual(source)
@@ -157,11 +160,18 @@ def write_split(source: Source, split: str, vocabulary: Vocabulary, file: Path) 
     }
 
 
-def encode(vocabulary: Vocabulary, block: Any, piece: Piece) -> tuple[np.ndarray, int]:
+def encode(vocabulary: Vocabulary, block: Any, rule: UnknownRule, where: tuple[Path, int]) -> BlockIds:
+    """The ids of a block, which starts at a byte of a file."""
+    file, offset = where
     try:
-        return vocabulary.encode(block)
+        return vocabulary.encode(block, rule)
+    except UnknownSymbol as error:
+        raise DataError(
+            f"{str(file)!r} has {error.problem} at byte {offset + error.size:,}: not in the vocabulary; "
+            "leave out --vocabulary"
+        ) from None
     except DataError as error:
-        raise DataError(f"{str(piece.file)!r}: {error}") from None
+        raise DataError(f"{str(file)!r}: {error}") from None
 
 
 def check_number(what: str, got: int, source: Source, expected: int | None) -> None:
@@ -171,11 +181,6 @@ def check_number(what: str, got: int, source: Source, expected: int | None) -> N
             f"{what} of {source.name} in {place!r}: {got:,} instead of {expected:,}; "
             "get a whole and unchanged copy"
         )
-
-
-def stored(vocabulary: int) -> np.dtype:
-    """The number type of ids on disk."""
-    return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
 
 
 @contextmanager
@@ -192,78 +197,12 @@ def new_folder(out: Path, force: bool) -> Iterator[Path]:
             f"out={str(out)!r} cannot be written ({error.strerror}); name another folder"
         ) from None
     try:
-        made = temporary / "new"
-        made.mkdir()
-        yield made
+        new = temporary / "new"
+        new.mkdir()
+        yield new
         out.parent.mkdir(parents=True, exist_ok=True)
         if out.exists():
             out.rename(temporary / "old")
-        made.rename(out)
+        new.rename(out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def open_corpus(folder: Path) -> Corpus:
-    """A prepared corpus, without reading its tokens."""
-    file = folder / DESCRIPTION
-    try:
-        description = json.loads(file.read_text(encoding="utf-8"))
-        version = description["format"]
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataError(
-            f"{str(folder)!r} is not a prepared corpus: no {DESCRIPTION}; see rmt data prepare"
-        ) from None
-    except (ValueError, KeyError, TypeError):
-        raise damaged(file, "it cannot be read") from None
-    if version != FORMAT:
-        raise DataError(
-            f"{str(file)!r} has format {version!r}, this release reads {FORMAT}; "
-            "prepare the corpus again with --force"
-        )
-    return Corpus(folder, description)
-
-
-def check_corpus(folder: Path) -> Corpus:
-    """A prepared corpus, after its checksums, counts and ids have been looked at."""
-    corpus = open_corpus(folder)
-    try:
-        check_vocabulary(corpus)
-        for split in corpus.splits:
-            check_split(corpus, split)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise damaged(folder / DESCRIPTION, f"{error} is not as it should be") from None
-    return corpus
-
-
-def check_vocabulary(corpus: Corpus) -> None:
-    file, size = corpus.folder / FILE, corpus.description["vocabulary"]
-    if not file.is_file():
-        raise damaged(file, "it is missing")
-    if digest(file) != corpus.description["vocabulary_sha256"]:
-        raise damaged(file, "its checksum is wrong")
-    if len(corpus.vocabulary()) != size:
-        raise damaged(file, f"it has {len(corpus.vocabulary()):,} symbols instead of {size:,}")
-
-
-def check_split(corpus: Corpus, split: str) -> None:
-    file, said = corpus.folder / f"{split}.bin", corpus.splits[split]
-    expected = said["tokens"] * stored(corpus.description["vocabulary"]).itemsize
-    if not file.is_file():
-        raise damaged(file, "it is missing")
-    if file.stat().st_size != expected:
-        raise damaged(file, f"it has {file.stat().st_size:,} bytes instead of {expected:,}")
-    ids = corpus.tokens(split)
-    highest = max(int(ids[start : start + CHECKED].max()) for start in range(0, len(ids), CHECKED))
-    if highest >= corpus.description["vocabulary"]:
-        raise damaged(
-            file, f"it has the id {highest}, the vocabulary {corpus.description['vocabulary']} symbols"
-        )
-    if digest(file) != said["sha256"]:
-        raise damaged(file, "its checksum is wrong")
-    starts = said["documents"]
-    if starts != sorted(starts) or starts[:1] != [0] or starts[-1] > said["tokens"]:
-        raise damaged(corpus.folder / DESCRIPTION, f"documents of {split} are not places in it, in order")
-
-
-def damaged(file: Path, how: str) -> RMTError:
-    return DataError(f"{str(file)!r} is damaged: {how}; prepare the corpus again with --force")

@@ -4,36 +4,76 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from rmt.errors import ConfigError, DataError
+from rmt.tasks.segments import Batch
+from rmt.tasks.task import Examples, Task, next_token, to_batch
+from rmt.tasks.tokenizer import TaskTokenizer
 from rmt.text.corpora import find_source
+from rmt.text.corpus import DESCRIPTION, Corpus, open_corpus
 from rmt.text.lanes import Lanes
-from rmt.text.prepare import DESCRIPTION, Corpus, open_corpus, prepare_corpus
+from rmt.text.prepare import prepare_corpus
+from rmt.text.tokenizer import of_vocabulary
 
 BITS = ("bytes", "characters")  # kinds of token that are measured in bits
+SPLITS = ("train", "valid", "test")
+EXAMPLE_SEGMENTS = 3  # of a piece of text to look at
+
+log = logging.getLogger(__name__)
 
 
-class Text:
-    """Predict the next token of a corpus."""
+@dataclass(frozen=True, kw_only=True)
+class Text(Task):
+    """Predict the next token of a corpus, read in lanes that never end."""
 
-    name: ClassVar[str] = "text"
-    version: ClassVar[int] = 1
-    carries_state: ClassVar[bool] = True
+    layout: ClassVar[str] = "lanes"
+    sign: ClassVar[int] = -1
+    generates: ClassVar[bool] = False
+    schedules: ClassVar[tuple[str, ...]] = ("chunked", "sliding")
+    settings: ClassVar[tuple[str, ...]] = ("reset",)
+    without_effect: ClassVar[tuple[str, ...]] = ("train.evaluate_samples", "curriculum.over")
+    older: ClassVar[dict[str, Any]] = {"occurring": True}
 
-    def __init__(self, data: str, tokens: str | None = None):
-        self.corpus = find_corpus(data, tokens)
-        for split in ("train", "valid", "test"):
+    data: str = field(default="", metadata={"help": "a corpus's name, a prepared folder, or a text's path"})
+    tokens: str | None = field(default=None, metadata={"help": "words, bytes or characters"})
+    segment_length: int = field(default=64, metadata={"help": "tokens per segment"})
+    occurring: bool = field(
+        default=False, metadata={"help": "bytes: only those that occur have an id, as in release 0.1.0"}
+    )
+
+    def __post_init__(self) -> None:
+        if self.seed:
+            raise ConfigError(f"seed={self.seed} has no effect on task 'text'; leave it out")
+        for split in SPLITS:
             if split not in self.corpus.splits:
-                raise DataError(f"data={data!r} has no {split} split; training needs train, valid and test")
+                raise DataError(
+                    f"data={self.data!r} has no {split} split; training needs train, valid and test"
+                )
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The prepared corpus."""
+        return find_corpus(self.data, self.tokens, self.occurring)
 
     @property
     def vocabulary(self) -> int:
         return int(self.corpus.description["vocabulary"])
 
     @property
-    def metric(self) -> str:
+    def total_length(self) -> int:
+        """The tokens of a piece to look at."""
+        return EXAMPLE_SEGMENTS * self.segment_length
+
+    @property
+    def metric(self) -> str:  # type: ignore[override]  # it depends on the corpus
         """What results are judged by; lower is better."""
         return "bits_per_character" if self.corpus.description["tokens"] in BITS else "perplexity"
 
@@ -44,6 +84,21 @@ class Text:
         identity = (self.corpus.description["vocabulary_sha256"], *texts)
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
+    def tokens_per_segment(self, segments: int) -> int:
+        return self.segment_length
+
+    def tokenizer(self) -> TaskTokenizer:
+        return of_vocabulary(self.corpus.vocabulary())
+
+    def samples(self, split: str, most: int) -> int | None:
+        """A text is always read whole."""
+        return None
+
+    def require_splits(self, batch: int, evaluate_batch: int) -> None:
+        self.lanes("train", batch)
+        for split in ("valid", "test"):
+            self.lanes(split, evaluate_batch or batch)
+
     def lanes(self, split: str, batch: int) -> Lanes:
         """A split as `batch` lanes."""
         try:
@@ -51,8 +106,47 @@ class Text:
         except ConfigError as error:
             raise ConfigError(f"split {split!r} of {str(self.corpus.folder)!r}: {error}") from None
 
+    def split(self, name: str, count: int | None = None) -> Batch:
+        """The first `count` pieces of a split, one behind the other."""
+        tokens, length = self.corpus.tokens(name), self.total_length
+        pieces = (len(tokens) - 1) // length
+        count = pieces if count is None else count
+        if not 1 <= count <= pieces:
+            raise ConfigError(
+                f"count={count} of split {name!r} of task {self.name!r} must be 1 to {pieces}: it has "
+                f"{len(tokens):,} tokens, a piece {length}"
+            )
+        return to_batch(self.pieces(tokens, np.arange(count) * length))
 
-def find_corpus(data: str, tokens: str | None = None) -> Corpus:
+    def draw(self, generator: np.random.Generator, count: int) -> Examples:
+        """Pieces from anywhere in the text to train on."""
+        tokens = self.corpus.tokens("train")
+        return self.pieces(tokens, generator.integers(len(tokens) - self.total_length, size=count))
+
+    def pieces(self, tokens: np.ndarray, starts: np.ndarray) -> Examples:
+        """The piece from each start on; every next token is asked for."""
+        rows = tokens[starts[:, None] + np.arange(self.total_length + 1)].astype(np.int64)
+        return next_token(rows, answer=self.total_length)
+
+    def fresh(self, size: int, index: int, seed: int) -> Batch:
+        return to_batch(self.draw(np.random.default_rng([seed, 0, index]), size))
+
+    def render(self, tokens: Sequence[int]) -> str:
+        """The text of some tokens, line breaks and the like escaped."""
+        return repr(self.tokenizer().decode(int(token) for token in tokens))[1:-1]
+
+    def describe(self) -> str:
+        """One paragraph: what the corpus is, its kind of token and its sizes."""
+        description = self.corpus.description
+        sizes = ", ".join(f"{split['tokens']:,} {name}" for name, split in self.corpus.splits.items())
+        return (
+            f"{self.name} (version {self.version}): predict the next token of {description['name']}, "
+            f"prepared in {str(self.corpus.folder)!r}: {description['tokens']}, {self.vocabulary:,} kinds "
+            f"of token; tokens: {sizes}. An example is a piece of {self.total_length} tokens."
+        )
+
+
+def find_corpus(data: str, tokens: str | None = None, occurring: bool = False) -> Corpus:
     """The prepared corpus that `data` names; a known name or the path of a text is prepared on the way."""
     if not data:
         raise ConfigError("data is missing: name a corpus or the path of a text with --data")
@@ -61,9 +155,20 @@ def find_corpus(data: str, tokens: str | None = None) -> Corpus:
         if tokens not in (None, corpus.description["tokens"]):
             raise ConfigError(f"task.tokens={tokens}: {data!r} is prepared in {corpus.description['tokens']}")
         return corpus
-    source = find_source(data, tokens)
-    place = Path("data") / f"{source.name}-{source.tokens}"
+    source = find_source(data, tokens, occurring=occurring)
+    folder = Path("data") / f"{source.name}-{source.tokens}"
+    if occurring and not source.known and holds_every_byte(folder):
+        folder = folder.with_name(f"{folder.name}-occurring")
+    is_new = not (folder / DESCRIPTION).is_file()
     try:
-        return prepare_corpus(source, place)
+        corpus = prepare_corpus(source, folder)
     except DataError as error:
-        raise DataError(str(error).replace("--force", "rmt data prepare --force")) from None
+        raise type(error)(str(error).replace("--force", "rmt data prepare --force")) from None
+    if is_new:
+        log.info("%s is prepared in %s", data, folder)
+    return corpus
+
+
+def holds_every_byte(folder: Path) -> bool:
+    """Whether a corpus prepared there has an id for each of the 256 bytes."""
+    return (folder / DESCRIPTION).is_file() and open_corpus(folder).description["vocabulary"] == 256

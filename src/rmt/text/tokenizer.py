@@ -1,120 +1,220 @@
-"""Text to token ids and back for a task: by a corpus's vocabulary, or by how the task writes its tokens."""
+"""Tokenizers of text: by a vocabulary of bytes, of characters, or of the tokenizers library."""
 
 from __future__ import annotations
 
 import codecs
-from typing import Any
+import json
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Self, cast
 
-from rmt.errors import ConfigError, DataError
-from rmt.tasks.task import Task
-from rmt.tasks.tokenizer import Speaker, TaskTokenizer, WordTokenizer
-from rmt.text.task import Text
-from rmt.text.vocabulary import Bytes, Characters, Tokenizer, Vocabulary, Words
+from rmt.errors import CheckpointError
+from rmt.tasks.babi import HashedWordTokenizer
+from rmt.tasks.tokenizer import Decoder, SymbolTokenizer, TaskTokenizer, WordTokenizer
+from rmt.tasks.unknown import TokenizedText
+from rmt.text.codes import Bytes, Characters, Codes
+from rmt.text.library import LibraryTokens
+from rmt.text.vocabulary import FILE, UnknownSymbol, Vocabulary
 
 CONTEXT = 8  # tokens that a token's text can depend on
 LONGEST_CHARACTER = 4  # bytes
+LIBRARY_FILE = "tokenizer.json"  # what the tokenizers library reads and writes
 
 
-class ByteTokenizer(TaskTokenizer):
+class CodeTokenizer(TaskTokenizer):
+    """A symbol with a number is a token."""
+
+    vocabulary: Codes
+
+    def tokenize(self, text: bytes) -> TokenizedText:
+        try:
+            ids, unknown = self.vocabulary.encode(self.block(text), self.rule)
+        except UnknownSymbol as error:
+            ids, unknown = self.vocabulary.encode(self.block(text[: error.size]))
+            return TokenizedText(ids.tolist(), error.size, unknown, error.problem)
+        return TokenizedText(ids.tolist(), len(text), unknown)
+
+    def block(self, text: bytes) -> Any:
+        """A text as the vocabulary takes it."""
+        return text
+
+    def find(self, symbol: str) -> int | None:
+        return self.vocabulary.find(symbol)
+
+    def content(self) -> dict[str, Any]:
+        return {"symbols": self.vocabulary.symbols}
+
+
+class ByteTokenizer(CodeTokenizer):
     """A byte is a token; text is UTF-8."""
+
+    kind = "bytes"
 
     def __init__(self, vocabulary: Bytes):
         self.vocabulary = vocabulary
 
-    def encode(self, text: str) -> list[int]:
-        return known(self.vocabulary, text.encode("utf-8", "surrogateescape"))
+    @classmethod
+    def restore(cls, content: dict[str, Any]) -> Self:
+        return cls(Bytes(content["symbols"]))
 
     def whole(self, text: bytes) -> int:
         return len(text)
 
-    def speaker(self) -> Speaker:
+    def decoder(self) -> Decoder:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return lambda id: decoder.decode(bytes([self.vocabulary.symbols[id]]))
 
+    def shown(self) -> list[str]:
+        """Printable ASCII as it is, other bytes by their value."""
+        return [chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in self.vocabulary.symbols]
 
-class CharacterTokenizer(TaskTokenizer):
+
+class CharacterTokenizer(CodeTokenizer):
     """A character is a token."""
+
+    kind = "characters"
 
     def __init__(self, vocabulary: Characters):
         self.vocabulary = vocabulary
 
-    def encode(self, text: str) -> list[int]:
-        try:
-            return known(self.vocabulary, text)
-        except UnicodeEncodeError:
-            raise DataError("the text is not UTF-8; this model reads characters") from None
+    @classmethod
+    def restore(cls, content: dict[str, Any]) -> Self:
+        return cls(Characters(content["symbols"]))
+
+    def block(self, text: bytes) -> str:
+        return text.decode("utf-8", "surrogateescape")
 
     def whole(self, text: bytes) -> int:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         decoder.decode(text)
         return len(text) - len(decoder.getstate()[0])
 
-    def speaker(self) -> Speaker:
-        return lambda id: self.vocabulary.symbols[id]
+    def decoder(self) -> Decoder:
+        return lambda id: str(self.vocabulary.symbols[id])
+
+    def shown(self) -> list[str]:
+        return [symbol if symbol.isprintable() else repr(symbol)[1:-1] for symbol in self.vocabulary.symbols]
 
 
 class LineTokenizer(TaskTokenizer):
     """A tokenizer of the `tokenizers` library, which sees one line at a time."""
 
-    def __init__(self, vocabulary: Tokenizer):
+    kind = "tokenizer"
+
+    def __init__(self, vocabulary: LibraryTokens):
         self.vocabulary = vocabulary
 
-    def encode(self, text: str) -> list[int]:
-        return [int(id) for id in self.vocabulary.encode(text).ids]
+    def tokenize(self, text: bytes) -> TokenizedText:
+        try:
+            ids, unknown = self.vocabulary.encode(text.decode(), self.rule)
+            return TokenizedText(ids.tolist(), len(text), unknown)
+        except UnicodeDecodeError as error:
+            before = self.tokenize(text[: error.start])
+            if self.rule.rule == "error":
+                problem = f"byte {text[error.start]}, which is not UTF-8,"
+                return TokenizedText(before.ids, error.start, before.unknown, problem)
+            rest = self.tokenize(text[error.start + 1 :])
+            instead = [] if self.rule.rule == "skip" else [self.vocabulary.require(self.rule.symbol)]
+            unknown = before.unknown + 1 + rest.unknown
+            return TokenizedText([*before.ids, *instead, *rest.ids], len(text), unknown)
+
+    def find(self, symbol: str) -> int | None:
+        return self.vocabulary.find(symbol)
 
     def whole(self, text: bytes) -> int:
         return 1 + text.rfind(b"\n")
 
-    def speaker(self) -> Speaker:
+    def decoder(self) -> Decoder:
         """A token adds what the text of the last few has more with it than without it."""
-        spoken: list[int] = []
+        recent: list[int] = []
         waiting: list[int] = []  # parts of a character
 
-        def speak(id: int) -> str:
+        def decode(id: int) -> str:
             waiting.append(id)
-            before, after = self.vocabulary.decode(spoken), self.vocabulary.decode([*spoken, *waiting])
+            before, after = self.vocabulary.decode(recent), self.vocabulary.decode([*recent, *waiting])
             if after.endswith("\ufffd") and len(waiting) < LONGEST_CHARACTER:
                 return ""
-            spoken[:] = [*spoken, *waiting][-CONTEXT:]
+            recent[:] = [*recent, *waiting][-CONTEXT:]
             waiting.clear()
             return after[len(before) :]
 
-        return speak
+        return decode
+
+    def shown(self) -> list[str]:
+        return [symbol or "" for symbol in self.vocabulary.symbols]
+
+    def content(self) -> dict[str, Any]:
+        return {"text": self.vocabulary.text}
+
+    @classmethod
+    def restore(cls, content: dict[str, Any]) -> Self:
+        return cls(LibraryTokens(content["text"]))
 
 
-def tokenizer_of(task: Task | Text) -> TaskTokenizer:
-    """The tokenizer of a task: its own, its corpus's, the symbols it is shown with, or plain ids."""
-    if isinstance(task, Text):
-        return of_vocabulary(task.corpus.vocabulary())
-    if isinstance(task, TaskTokenizer):
-        return task
-    symbols = [task.render([id]) for id in range(task.vocabulary)]
-    if len(set(symbols)) < len(symbols) or any(len(symbol.split()) != 1 for symbol in symbols):
-        symbols = [str(id) for id in range(task.vocabulary)]
-    return WordTokenizer(symbols, lines=False)
+BY_VOCABULARY: dict[str, Callable[[Any], TaskTokenizer]] = {
+    "words": lambda vocabulary: WordTokenizer(vocabulary.symbols),
+    "bytes": ByteTokenizer,
+    "characters": CharacterTokenizer,
+    "tokenizer": LineTokenizer,
+}
+KINDS: dict[str, type[TaskTokenizer]] = {
+    kind.kind: kind
+    for kind in (
+        WordTokenizer,
+        ByteTokenizer,
+        CharacterTokenizer,
+        LineTokenizer,
+        SymbolTokenizer,
+        HashedWordTokenizer,
+    )
+}
 
 
 def of_vocabulary(vocabulary: Vocabulary) -> TaskTokenizer:
-    """The tokenizer of a prepared corpus's vocabulary."""
-    if isinstance(vocabulary, Words):
-        return WordTokenizer(vocabulary.symbols, lines=True)
-    if isinstance(vocabulary, Characters):
-        return CharacterTokenizer(vocabulary)
-    if isinstance(vocabulary, Bytes):
-        return ByteTokenizer(vocabulary)
-    if isinstance(vocabulary, Tokenizer):
-        return LineTokenizer(vocabulary)
-    raise ConfigError(f"a vocabulary of {vocabulary.kind} has no tokenizer")
+    """The tokenizer of a corpus's vocabulary."""
+    return BY_VOCABULARY[vocabulary.kind](vocabulary)
 
 
-def known(vocabulary: Any, text: Any) -> list[int]:
-    """The ids of a text by a vocabulary of codes; a symbol it does not have is an error."""
-    codes = vocabulary.codes(text)
-    ids = vocabulary.ids[codes]
-    if ids.size and ids.min() < 0:
-        symbol = vocabulary.symbol(int(codes[ids.argmin()]))
-        raise DataError(
-            f"{vocabulary.kind[:-1]} {symbol!r} is not in the model's vocabulary: the text it was trained on "
-            "does not have it; replace it, or train on a text that does"
-        )
-    return [int(id) for id in ids]
+def write_tokenizer(folder: Path, tokenizer: TaskTokenizer) -> None:
+    """Put a tokenizer into a run folder: `vocabulary.json`, or `tokenizer.json` as its library has it."""
+    content = tokenizer.content()
+    if isinstance(tokenizer, LineTokenizer):
+        (folder / LIBRARY_FILE).write_bytes(content["text"].encode())
+        return
+    own = type(tokenizer)
+    kind = own.kind if KINDS.get(own.kind) is own else f"{own.__module__}:{own.__qualname__}"
+    text = json.dumps({"tokens": kind, **content}, ensure_ascii=False)
+    (folder / FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def tokenizer_file(folder: Path) -> Path:
+    """The file of a run folder's tokenizer, whether it is there or not."""
+    return folder / (LIBRARY_FILE if (folder / LIBRARY_FILE).is_file() else FILE)
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a run folder holds its tokenizer; those of release 0.1.0 do not."""
+    return tokenizer_file(folder).is_file()
+
+
+def read_tokenizer(folder: Path) -> TaskTokenizer:
+    """The tokenizer in a run folder."""
+    file = tokenizer_file(folder)
+    try:
+        if file.name == LIBRARY_FILE:
+            return LineTokenizer(LibraryTokens(file.read_bytes().decode()))
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return kind_of(content["tokens"]).restore(content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
+        raise CheckpointError(
+            f"{str(file)!r} is damaged ({error}); copy it from another copy of the run"
+        ) from None
+
+
+def kind_of(name: str) -> type[TaskTokenizer]:
+    """A kind of tokenizer, or the class of a task of one's own, as `module:Class`."""
+    if name in KINDS:
+        return KINDS[name]
+    module, _, class_name = name.partition(":")
+    return cast(type[TaskTokenizer], getattr(import_module(module), class_name))

@@ -11,22 +11,37 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from io import StringIO
-from itertools import chain
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from rmt.errors import DataError, unknown
+from rmt.errors import ConfigError, DataError, unknown
 from rmt.tasks.tokenizer import END, UNKNOWN
-from rmt.text.files import Piece, byte_blocks, line_blocks, text_blocks
+from rmt.tasks.unknown import UnknownRule
+from rmt.text.files import FileSpan, line_blocks
 
 FILE = "vocabulary.json"
+ERROR = UnknownRule("error")
+KINDS = {  # kind of token: where its vocabulary is
+    "words": "rmt.text.vocabulary:Words",
+    "bytes": "rmt.text.codes:Bytes",
+    "characters": "rmt.text.codes:Characters",
+    "tokenizer": "rmt.text.library:LibraryTokens",
+}
 
 
-class Encoded(NamedTuple):
-    """The ids of a block of text, and how many of them stand for what the vocabulary does not have."""
+class UnknownSymbol(DataError):
+    """A symbol that a vocabulary does not have, behind so many bytes of what was encoded."""
+
+    def __init__(self, problem: str, size: int):
+        self.problem, self.size = problem, size
+        super().__init__(f"{problem} is not in the vocabulary; leave out --vocabulary")
+
+
+class BlockIds(NamedTuple):
+    """The ids of a block of text, and how many symbols of it the vocabulary does not have."""
 
     ids: np.ndarray  # (n,) int64
     unknown: int = 0
@@ -48,7 +63,7 @@ class Vocabulary(ABC):
 
     @staticmethod
     @abstractmethod
-    def blocks(piece: Piece) -> Iterator[Any]:
+    def blocks(piece: FileSpan) -> Iterator[Any]:
         """A piece of a file, in blocks that can be encoded one by one."""
 
     @classmethod
@@ -56,9 +71,27 @@ class Vocabulary(ABC):
     def of(cls, blocks: Iterable[Any]) -> Vocabulary:
         """The vocabulary of a text given in blocks."""
 
+    @classmethod
+    def closed(cls) -> Vocabulary | None:
+        """The vocabulary that is the same for every text, if there is one."""
+        return None
+
     @abstractmethod
-    def encode(self, block: Any) -> Encoded:
-        """The ids of a block; a symbol it does not have is an error, or `<unk>` where words have that."""
+    def encode(self, block: Any, rule: UnknownRule = ERROR) -> BlockIds:
+        """The ids of a block; a symbol it does not have goes by the rule, or is `<unk>`."""
+
+    @abstractmethod
+    def find(self, symbol: str) -> int | None:
+        """The id of a symbol as a user writes it, or none."""
+
+    def require(self, symbol: str) -> int:
+        """The id of a symbol as a user writes it."""
+        id = self.find(symbol)
+        if id is None:
+            raise DataError(
+                f"unknown=replace:{symbol} names a symbol that is not known, either; choose another"
+            )
+        return id
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str | bytes:
@@ -89,17 +122,23 @@ class Words(Vocabulary):
     def ids(self) -> dict[str, int]:
         return {word: id for id, word in enumerate(self.symbols)}
 
-    def encode(self, block: str) -> Encoded:
+    def encode(self, block: str, rule: UnknownRule = ERROR) -> BlockIds:
         words = words_of(block)
         ids = np.array([self.ids.get(word, -1) for word in words], dtype=np.int64)
         missing = np.flatnonzero(ids < 0)
-        if missing.size and UNKNOWN not in self.ids:
+        if rule.rule == "skip":
+            return BlockIds(np.delete(ids, missing), int(missing.size))
+        symbol = rule.symbol if rule.rule == "replace" else UNKNOWN
+        if missing.size and symbol not in self.ids:
             raise DataError(
-                f"word {words[missing[0]]!r} is not in the vocabulary, which has no {UNKNOWN}; "
+                f"word {words[missing[0]]!r} is not in the vocabulary, which has no {symbol}; "
                 f"replace rare words by {UNKNOWN}, or use --tokens characters or bytes"
             )
-        ids[missing] = self.ids.get(UNKNOWN, -1)
-        return Encoded(ids, int(missing.size))
+        ids[missing] = self.ids.get(symbol, -1)
+        return BlockIds(ids, int(missing.size))
+
+    def find(self, symbol: str) -> int | None:
+        return self.ids.get(symbol)
 
     def decode(self, ids: Iterable[int]) -> str:
         lines: list[list[str]] = [[]]
@@ -111,180 +150,36 @@ class Words(Vocabulary):
         return "\n".join(map(" ".join, lines))
 
 
-class Codes(Vocabulary):
-    """Symbols that are numbers themselves, in rising order."""
-
-    from_train_only = False
-    limit: ClassVar[int]  # codes are below it
-
-    @staticmethod
-    @abstractmethod
-    def codes(block: Any) -> np.ndarray:
-        """The number of every symbol of a block, (n,)."""
-
-    @classmethod
-    def of(cls, blocks: Iterable[Any]) -> Codes:
-        seen = np.zeros(cls.limit, dtype=bool)
-        for block in blocks:
-            seen[cls.codes(block)] = True
-        return cls([cls.symbol(code) for code in np.flatnonzero(seen).tolist()])
-
-    @staticmethod
-    @abstractmethod
-    def symbol(code: int) -> Any:
-        """The symbol with a number."""
-
-    @abstractmethod
-    def code(self, symbol: Any) -> int:
-        """The number of a symbol."""
-
-    @cached_property
-    def ids(self) -> np.ndarray:
-        """The id of every number, -1 where there is none."""
-        table = np.full(self.limit, -1, dtype=np.int64)
-        table[[self.code(symbol) for symbol in self.symbols]] = np.arange(len(self))
-        return table
-
-    def encode(self, block: Any) -> Encoded:
-        codes = self.codes(block)
-        ids = self.ids[codes]
-        if ids.size and ids.min() < 0:
-            symbol = self.symbol(int(codes[np.argmin(ids)]))
-            raise DataError(f"{self.kind[:-1]} {symbol!r} is not in the vocabulary; leave out --vocabulary")
-        return Encoded(ids)
-
-
-class Bytes(Codes):
-    """The bytes that occur, as in the paper's enwik8; symbols are their values."""
-
-    kind, limit = "bytes", 256
-
-    blocks = staticmethod(byte_blocks)
-
-    @staticmethod
-    def codes(block: bytes) -> np.ndarray:
-        return np.frombuffer(block, dtype=np.uint8)
-
-    @staticmethod
-    def symbol(code: int) -> int:
-        return code
-
-    def code(self, symbol: int) -> int:
-        return symbol
-
-    def decode(self, ids: Iterable[int]) -> bytes:
-        return bytes(self.symbols[id] for id in ids)
-
-
-class Characters(Codes):
-    """The characters that occur in a UTF-8 text."""
-
-    kind, limit = "characters", 0x110000
-
-    blocks = staticmethod(text_blocks)
-
-    @staticmethod
-    def codes(block: str) -> np.ndarray:
-        return np.frombuffer(block.encode("utf-32-le"), dtype="<u4")
-
-    @staticmethod
-    def symbol(code: int) -> str:
-        return chr(code)
-
-    def code(self, symbol: str) -> int:
-        return ord(symbol)
-
-    def decode(self, ids: Iterable[int]) -> str:
-        return "".join(self.symbols[id] for id in ids)
-
-
-class Tokenizer(Vocabulary):
-    """A tokenizer of the `tokenizers` library, given as the text of its `tokenizer.json`.
-
-    It sees one line at a time, line break included, so ids do not depend on the blocks a text comes in. It
-    adds no special tokens, and what its file says of padding and of a largest length has no effect.
-    """
-
-    kind = "tokenizer"
-    from_train_only = False
-
-    blocks = staticmethod(line_blocks)
-
-    def __init__(self, text: str):
-        self.text, self.library = text, load_tokenizer(text)
-        highest = max(self.library.get_vocab().values(), default=-1)
-        self.symbols = [self.library.id_to_token(id) for id in range(highest + 1)]  # None: an id not in use
-
-    @classmethod
-    def of(cls, blocks: Iterable[str]) -> Tokenizer:
-        raise DataError("tokens=tokenizer needs a file; name a tokenizer.json with --tokenizer")
-
-    @cached_property
-    def unknown_id(self) -> int:
-        """The id of what the tokenizer does not know, -1 if it has none."""
-        model = json.loads(self.text)["model"]
-        symbol = model.get("unk_token")
-        id = model.get("unk_id") if symbol is None else self.library.token_to_id(symbol)
-        return -1 if id is None else id
-
-    def encode(self, block: str) -> Encoded:
-        lines = list(StringIO(block))
-        try:
-            encoded = self.library.encode_batch_fast(lines, add_special_tokens=False)
-        except Exception as error:  # the library raises no class of its own
-            raise DataError(f"the tokenizer cannot encode it ({error}); use another") from None
-        ids = np.fromiter(chain.from_iterable(line.ids for line in encoded), dtype=np.int64)
-        return Encoded(ids, int(np.count_nonzero(ids == self.unknown_id)))
-
-    def decode(self, ids: Iterable[int]) -> str:
-        return self.library.decode([int(id) for id in ids], skip_special_tokens=False)
-
-    def write(self, file: Path) -> None:
-        """The same `tokenizer.json`, so that other programs can read it."""
-        file.write_bytes(self.text.encode())
-
-
-KINDS: dict[str, type[Vocabulary]] = {kind.kind: kind for kind in (Words, Bytes, Characters, Tokenizer)}
-
-
 def vocabulary_kind(name: str) -> type[Vocabulary]:
     """The class of `words`, `bytes`, `characters` or `tokenizer`."""
     if name not in KINDS:
         raise unknown("kind of tokens", name, KINDS)
-    return KINDS[name]
+    module, _, name_of_class = KINDS[name].partition(":")
+    return cast(type[Vocabulary], getattr(import_module(module), name_of_class))
 
 
-def read_vocabulary(place: Path) -> Vocabulary:
+def make_vocabulary(kind: str, content: Any) -> Vocabulary:
+    """The vocabulary of a kind from its symbols, or from the text of a `tokenizer.json`."""
+    make: Any = vocabulary_kind(kind)
+    return cast(Vocabulary, make(content))
+
+
+def read_vocabulary(path: Path) -> Vocabulary:
     """The vocabulary of a prepared corpus (its folder, or its `vocabulary.json`) or of a `tokenizer.json`."""
-    file = place / FILE if place.is_dir() else place
+    file = path / FILE if path.is_dir() else path
     remedy = "name a folder of rmt data prepare, or a tokenizer.json"
     try:
         text = file.read_bytes().decode()
         content = json.loads(text)
-        return Tokenizer(text) if "model" in content else KINDS[content["tokens"]](content["symbols"])
+        if "model" in content:
+            return make_vocabulary("tokenizer", text)
+        return make_vocabulary(content["tokens"], content["symbols"])
     except FileNotFoundError:
         raise DataError(f"vocabulary {str(file)!r} does not exist; {remedy}") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, ConfigError):
         raise DataError(f"{str(file)!r} is not a vocabulary; {remedy}") from None
     except DataError as error:
         raise DataError(f"{str(file)!r}: {error}") from None
-
-
-def load_tokenizer(text: str) -> Any:
-    """The tokenizer that a `tokenizer.json` describes, without its padding and cutting."""
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise DataError(
-            "a tokenizer needs a library; install it with: pip install 'recurrent-memory[tokenizers]'"
-        ) from None
-    try:
-        tokenizer = Tokenizer.from_str(text)
-    except Exception as error:  # the library raises no class of its own
-        raise DataError(f"the tokenizers library cannot read it ({error}); name another file") from None
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
 
 
 def words_of(block: str) -> list[str]:

@@ -14,11 +14,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rmt.config import from_dict, read_yaml
 from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError
-from rmt.train.config import RunConfig
 from rmt.train.log import write_whole
+from rmt.train.stored import read_config
 
 PARTS = ("model", "optimizer", "state")
 
@@ -141,20 +140,22 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_config(run: str | Path) -> RunConfig:
-    """The configuration of a run folder."""
-    path = Path(run) / "config.yaml"
-    if not path.exists():
-        raise CheckpointError(
-            f"{str(run)!r} is not a run: it has no config.yaml; name a folder that rmt train wrote"
-        )
-    return from_dict(RunConfig, read_yaml(path))
-
-
 def run_folder(path: str | Path) -> Path:
     """The run folder of a run, or of one of its checkpoints."""
     path = Path(path)
     return path.resolve().parent.parent if (path / "trainer.json").exists() else path
+
+
+def data_fingerprint(run: Path) -> str:
+    """The fingerprint of the data that a run was trained on, or nothing where there is none."""
+    checkpoints = Checkpoints(run)
+    for step in checkpoints.steps():
+        try:
+            record = json.loads((checkpoints.folder / f"step_{step}" / "trainer.json").read_text())
+            return str(record["trainer"].get("data", ""))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # reading the checkpoint itself says what is wrong with it
+    return ""
 
 
 def load(path: str | Path) -> SegmentModel:

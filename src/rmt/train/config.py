@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from rmt.config import between, needless, option, positive
 from rmt.core.config import ModelConfig
 from rmt.errors import ConfigError
-from rmt.tasks.registry import make_task
+from rmt.tasks.registry import make_task, task_class
 from rmt.train.warmup import check_warmup
 
 if TYPE_CHECKING:
     from rmt.tasks.task import Task
-    from rmt.text.task import Text
 
 LARGEST_SEED = 2**32 - 1
+SHARED = ("segments", "source", "shuffle", "reset")  # settings of `task` that are no option of any task
 
 ModelName = Literal["baseline", "memory_transformer", "transformer_xl", "rmt", "transformer_xl_rmt"]
 
@@ -26,7 +26,9 @@ class TaskConfig:
     """What to learn."""
 
     name: str = option("copy", "a task's name, or module:Class; text = a corpus")
-    data: str = option("", "text: a corpus's name, a prepared folder, or the path of a text")
+    data: str = option(
+        "", "text: a corpus's name, a prepared folder, or the path of a text; memory-qa: its folder"
+    )
     tokens: Literal["words", "bytes", "characters"] | None = option(
         None, "text: kind of token; none = what the corpus is known for"
     )
@@ -49,16 +51,9 @@ class TaskConfig:
         positive("task.segment_length", self.segment_length)
         if isinstance(self.reset, int):
             positive("task.reset", self.reset)
-        text, documents = ("data", "tokens", "segment_length", "reset"), ("segments", "length", "source")
-        for name in documents if self.is_text else text:
-            needless(self, name, False, "a task of sequences" if self.is_text else "the task text")
         if "length" in self.options:
             length = self.options["length"]
             raise ConfigError(f"task.options has length={length}; give it as task.length={length} (--length)")
-
-    @property
-    def is_text(self) -> bool:
-        return self.name == "text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +179,8 @@ class TrainConfig:
             positive(f"train.{name}", getattr(self, name))
         positive("train.evaluate_batch", self.evaluate_batch, zero=True)
         positive("train.memory_loss", self.memory_loss, zero=True)
+        if self.target is not None:
+            positive("train.target", self.target)
         if self.evaluate_cache is not None:
             positive("train.evaluate_cache", self.evaluate_cache, zero=True)
         if self.batch % self.accumulate:
@@ -232,56 +229,41 @@ class RunConfig:
                 f"model.memory.predicts={self.model.memory.predicts} does not go with "
                 f"train.memory_loss={self.train.memory_loss}; set both or neither"
             )
-        check_text(self) if self.task.is_text else check_documents(self)
+        carries = self.model.memory.size > 0 and self.model.memory.recurrent
+        if self.bptt.schedule == "sequence" and self.bptt.depth != "full" and not carries:
+            raise ConfigError(
+                f"bptt.depth={self.bptt.depth} has no effect: no memory carries gradients here; leave it out"
+            )
+        if self.curriculum.over == "length" and self.task.source == "fixed":
+            raise ConfigError(
+                "curriculum.over=length has no effect with task.source=fixed: its examples have one length; "
+                "use curriculum.over=segments or task.source=fresh"
+            )
 
 
-def check_documents(config: RunConfig) -> None:
-    """Refuse what does not go with sequences that end."""
-    carries = config.model.memory.size > 0 and config.model.memory.recurrent
-    if config.bptt.schedule == "sequence" and config.bptt.depth != "full" and not carries:
+def check_settings(config: TaskConfig, task: type[Task]) -> None:
+    """Refuse settings that were changed and that a class of tasks does not have."""
+    has = {*task.settings, *(field.name for field in fields(task)), "name", "options"}
+    for setting in fields(TaskConfig):
+        value = getattr(config, setting.name)
+        if setting.name not in has and value != setting.default:
+            raise ConfigError(
+                f"task.{setting.name}={value} has no effect on task {task.name!r}; leave it out"
+            )
+
+
+def build_task(config: TaskConfig) -> Task:
+    """The task of a configuration: settings with the name of one of its options are that option."""
+    task = task_class(config.name)
+    check_settings(config, task)
+    options = {
+        setting.name: getattr(config, setting.name)
+        for setting in fields(TaskConfig)
+        if setting.name not in ("name", "options", *SHARED)
+        and getattr(config, setting.name) != setting.default
+    }
+    for name in options.keys() & config.options.keys():
         raise ConfigError(
-            f"bptt.depth={config.bptt.depth} has no effect: no memory carries gradients here; leave it out"
+            f"task.options has {name}={config.options[name]}, task.{name} is {options[name]}; leave one out"
         )
-    if config.curriculum.over == "length" and config.task.source == "fixed":
-        raise ConfigError(
-            "curriculum.over=length has no effect with task.source=fixed: its examples have one length; "
-            "use curriculum.over=segments or task.source=fresh"
-        )
-    if config.model.positions == "relative-lm-rmt":
-        raise ConfigError(
-            "model.positions=relative-lm-rmt cannot generate freely and so cannot be evaluated; "
-            "train with relative (it is for importing checkpoints of the original code)"
-        )
-    for name in ("evaluate_batch", "evaluate_cache"):
-        needless(config.train, name, False, "the task text")
-    needless(config, "scale", False, "the task text")
-    if config.train.target is not None:
-        between("train.target", config.train.target, 0, 1, closed=True)
-
-
-def check_text(config: RunConfig) -> None:
-    """Refuse what does not go with text that never ends."""
-    if config.bptt.schedule == "sequence":
-        raise ConfigError("bptt.schedule=sequence needs sequences that end; text has chunked and sliding")
-    if config.curriculum.over != "none":
-        raise ConfigError(f"curriculum.over={config.curriculum.over} has no effect on text; leave it out")
-    needless(config.train, "evaluate_samples", False, "a task of sequences")
-    if config.train.target is not None:
-        positive("train.target", config.train.target)
-    if config.train.evaluate_cache is not None and not config.model.cache.size:
-        raise ConfigError(
-            f"train.evaluate_cache={config.train.evaluate_cache} has no effect: the {config.preset} model "
-            "has no cache; leave it out"
-        )
-
-
-def build_task(config: TaskConfig) -> Task | Text:
-    """The task of a configuration."""
-    if config.is_text:
-        from rmt.text.task import Text
-
-        if config.options:
-            raise ConfigError(f"task.options={config.options} has no effect on text; leave it out")
-        return Text(config.data, config.tokens)
-    length = {} if config.length is None else {"length": config.length}
-    return make_task(config.name, **config.options, **length)
+    return make_task(config.name, **config.options, **options)

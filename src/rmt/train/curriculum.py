@@ -6,9 +6,8 @@ import math
 from typing import NamedTuple
 
 from rmt.errors import ConfigError
-from rmt.tasks.segments import fits, segment_length
+from rmt.tasks.segments import fits
 from rmt.tasks.task import Task
-from rmt.text.task import Text
 from rmt.train.config import CurriculumConfig
 
 
@@ -20,15 +19,13 @@ class Stage(NamedTuple):
 
 
 class Curriculum:
-    """Stages up to the whole task; without a curriculum there is one, and text has none."""
+    """Stages up to the whole task; without a curriculum there is one."""
 
-    def __init__(self, config: CurriculumConfig, task: Task | Text, segments: int):
+    def __init__(self, config: CurriculumConfig, task: Task, segments: int):
         self.config = config
-        self.stages = (
-            []
-            if isinstance(task, Text)
-            else [stage_of(config.over, task, segments, value) for value in values(config, task, segments)]
-        )
+        self.stages = [
+            stage_of(config.over, task, segments, value) for value in values(config, task, segments)
+        ]
         self.number = 0
 
     @property
@@ -70,5 +67,5 @@ def values(config: CurriculumConfig, task: Task, segments: int) -> list[int]:
 def stage_of(over: str, task: Task, segments: int, value: int) -> Stage:
     """A shorter input in segments of the final length, or the whole input in fewer segments."""
     if over == "length":
-        return Stage(task.with_length(value), segment_length(task.total_length, segments))
-    return Stage(task, segment_length(task.total_length, value if over == "segments" else segments))
+        return Stage(task.with_length(value), task.tokens_per_segment(segments))
+    return Stage(task, task.tokens_per_segment(value if over == "segments" else segments))

@@ -1,9 +1,10 @@
-"""Where a trainer's segments come from: batches of documents, or lanes of text that go on and on."""
+"""Where a trainer's segments come from: batches of sequences, or lanes of text that go on and on."""
 
 # B rows of this process · L tokens of a segment · n segments
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -19,7 +20,7 @@ from rmt.train.config import RunConfig
 from rmt.train.curriculum import Curriculum
 
 
-class Piece(NamedTuple):
+class FeedItem(NamedTuple):
     """What a trainer works on at a time: `past` segments that can be replayed, and new ones behind them."""
 
     segments: list[Segment]
@@ -27,6 +28,7 @@ class Piece(NamedTuple):
     fresh: list[bool]  # whether any row of any process starts from the initial state there
     incoming: dict[int, State]  # states that segments start from
     length: int  # tokens of a segment; the last may have fewer
+    samples: int  # sequences, or segments of lanes, over all processes
 
     @property
     def past(self) -> int:
@@ -34,18 +36,20 @@ class Piece(NamedTuple):
 
 
 class Feed(Protocol):
-    """The source of pieces."""
+    """The source of what a trainer works on."""
 
-    def piece(self, number: int) -> Piece: ...
+    def capacities(self, cutoffs: Sequence[int]) -> tuple[int, ...]: ...
 
-    def done(self, piece: Piece) -> None: ...
+    def piece(self, number: int) -> FeedItem: ...
+
+    def done(self, piece: FeedItem) -> None: ...
 
     def state_dict(self) -> dict[str, Tensor]: ...
 
     def load_state_dict(self, saved: dict[str, Tensor], number: int) -> None: ...
 
 
-class Documents:
+class SequenceFeed:
     """Batches of whole sequences, each starting from the initial state."""
 
     def __init__(self, config: RunConfig, task: Task, curriculum: Curriculum, empty: State, rows: slice):
@@ -53,7 +57,11 @@ class Documents:
         self.train_set = task.split("train") if config.task.source == "fixed" else None
         self.order = (-1, torch.empty(0))  # epoch, order of the fixed training set in it
 
-    def piece(self, number: int) -> Piece:
+    def capacities(self, cutoffs: Sequence[int]) -> tuple[int, ...]:
+        """None: sequences are drawn anew, so nobody knows the most targets a segment will have."""
+        return ()
+
+    def piece(self, number: int) -> FeedItem:
         """Batch `number`; the same again after a resume."""
         batch, length = self.batch(number), self.curriculum.stage.length
         counts = [int(part.sum()) for part in batch.loss_mask.split(length, dim=1)]
@@ -61,7 +69,7 @@ class Documents:
         everyone = torch.ones(len(segments[0].tokens), dtype=torch.bool)
         segments[0] = segments[0]._replace(reset=everyone)
         fresh = [True] + [False] * (len(segments) - 1)
-        return Piece(segments, counts, fresh, {0: self.empty}, length)
+        return FeedItem(segments, counts, fresh, {0: self.empty}, length, self.config.train.batch)
 
     def batch(self, number: int) -> Batch:
         """Batch `number` of all processes."""
@@ -82,8 +90,8 @@ class Documents:
             self.order = (epoch, torch.randperm(total, generator=generator))
         return self.order[1]
 
-    def done(self, piece: Piece) -> None:
-        """Documents leave nothing behind."""
+    def done(self, piece: FeedItem) -> None:
+        """Sequences leave nothing behind."""
 
     def state_dict(self) -> dict[str, Tensor]:
         return {}
@@ -92,16 +100,16 @@ class Documents:
         """There is nothing to go on from."""
 
 
-class Stream:
+class LaneFeed:
     """Lanes of text: the state behind a segment is the state before the next.
 
     Rows are reset at the start of every pass through the text, and as `task.reset` says. A pass ends with
     the last whole segment.
     """
 
-    def __init__(self, config: RunConfig, task: Text, empty: State, rows: slice):
+    def __init__(self, config: RunConfig, task: Text, curriculum: Curriculum, empty: State, rows: slice):
         self.lanes, self.rows = task.lanes("train", config.train.batch), rows
-        self.length, self.reset = config.task.segment_length, config.task.reset
+        self.length, self.reset = curriculum.stage.length, config.task.reset
         self.whole = (self.lanes.length - 1) // self.length  # segments of a pass
         if self.whole < 1:
             raise ConfigError(
@@ -114,32 +122,37 @@ class Stream:
         self.past: list[Segment] = []
         self.incoming = {0: empty}
 
-    def piece(self, number: int) -> Piece:
+    def capacities(self, cutoffs: Sequence[int]) -> tuple[int, ...]:
+        """The most targets that each tail of an adaptive softmax has in any segment."""
+        return self.lanes.capacities(self.length, cutoffs)
+
+    def piece(self, number: int) -> FeedItem:
         """The next segments, and what is kept of those before them."""
         numbers = range(number * self.new, (number + 1) * self.new)
-        new = [self.segment(place) for place in numbers]
+        new = [self.segment(index) for index in numbers]
         first = number * self.new - len(self.past)
-        fresh = [bool(self.resets(place).any()) for place in range(first, numbers.stop)]
+        fresh = [bool(self.resets(index).any()) for index in range(first, numbers.stop)]
         counts = [self.lanes.batch * self.length] * self.new
-        return Piece(self.past + new, counts, fresh, self.incoming, self.length)
+        samples = self.lanes.batch * self.new
+        return FeedItem(self.past + new, counts, fresh, self.incoming, self.length, samples)
 
-    def segment(self, place: int) -> Segment:
-        """Segment `place`, counted over all passes, of the rows of this process."""
-        tokens, targets = map(torch.from_numpy, self.lanes.segment(place % self.whole, self.length))
+    def segment(self, index: int) -> Segment:
+        """Segment `index`, counted over all passes, of the rows of this process."""
+        tokens, targets = map(torch.from_numpy, self.lanes.segment(index % self.whole, self.length))
         mask = torch.ones_like(targets, dtype=torch.bool)
-        return Segment(tokens[self.rows], targets[self.rows], mask[self.rows], self.resets(place)[self.rows])
+        return Segment(tokens[self.rows], targets[self.rows], mask[self.rows], self.resets(index)[self.rows])
 
-    def resets(self, place: int) -> Tensor:
+    def resets(self, index: int) -> Tensor:
         """Which rows of all processes start from the initial state at a segment, (B,)."""
-        place %= self.whole
+        index %= self.whole
         everyone = torch.ones(self.lanes.batch, dtype=torch.bool)
-        if place == 0:
+        if index == 0:
             return everyone
         if self.reset == "document":
-            return torch.from_numpy(self.lanes.documents(place, self.length))
-        return everyone & (self.reset != "never" and place % int(self.reset) == 0)
+            return torch.from_numpy(self.lanes.documents(index, self.length))
+        return everyone & (self.reset != "never" and index % int(self.reset) == 0)
 
-    def done(self, piece: Piece) -> None:
+    def done(self, piece: FeedItem) -> None:
         """Keep the state behind a piece and what later windows can be replayed from."""
         dropped = len(piece.segments) - min(self.kept, len(piece.segments))
         self.past = piece.segments[dropped:]
@@ -158,9 +171,17 @@ class Stream:
         """Go on before piece `number`."""
         empty = next(iter(self.incoming.values()))
         past = sum(key.endswith(".cached") for key in saved) - 1
-        self.past = [self.segment(place) for place in range(number * self.new - past, number * self.new)]
+        self.past = [self.segment(index) for index in range(number * self.new - past, number * self.new)]
         device = empty.cached.device
         self.incoming = {
             index: empty.unflatten(saved[f"stream.{index}.{name}"].to(device) for name in empty.named())
             for index in range(past + 1)
         }
+
+
+FEEDS: dict[str, Callable[..., Feed]] = {"sequences": SequenceFeed, "lanes": LaneFeed}
+
+
+def build_feed(config: RunConfig, task: Task, curriculum: Curriculum, empty: State, rows: slice) -> Feed:
+    """What a task's layout is fed by, for the `rows` of this process, which start from an `empty` state."""
+    return FEEDS[task.layout](config, task, curriculum, empty, rows)

@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 from rmt.config import to_dict
 from rmt.errors import ConfigError, RMTError
-from rmt.tasks.task import Task
-from rmt.text.task import Text
+from rmt.train.check import check_run
 from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
 from rmt.train.log import Clock, MetricsLog, environment, write_json
@@ -50,7 +49,8 @@ class Loop:
         self.config, self.folder, self.observer = config, folder, observer
         self.clock = clock or Clock()
         self.task = build_task(config.task)
-        require_splits(self.task, config)
+        check_run(config, type(self.task))
+        self.task.require_splits(config.train.batch, config.train.evaluate_batch)
         self.trainer = Trainer(config, self.task)
         self.checkpoints = Checkpoints(folder, config.train.keep)
         self.log = MetricsLog(folder)
@@ -144,7 +144,7 @@ class Loop:
         record = {
             "step": self.trainer.step,
             "loss": sum(update.loss for update in updates) / len(updates),
-            **({} if self.task.carries_state else {"train_accuracy": accuracy}),
+            "train_accuracy": accuracy,
             "gradient_norm": updates[-1].norm,
             "rate": self.trainer.rate.factor(self.trainer.step - 1),
             "stage": self.trainer.curriculum.number,
@@ -180,12 +180,17 @@ class Loop:
         trainer, target = self.trainer, self.config.train.target
         with self.clock.paused(), trainer.updater.uncompiled(), gathered(trainer.model):
             metrics = measure(
-                trainer.model, self.task, self.config, "valid", samples=self.samples, thorough=False
+                trainer.model,
+                self.task,
+                self.config,
+                "valid",
+                samples=self.task.samples("valid", self.config.train.evaluate_samples),
+                thorough=False,
             )
         metrics = trainer.fabric.broadcast(metrics)  # all go on from the same numbers
         trainer.rate.evaluated(metrics["loss"])
         value = metrics[self.task.metric]
-        sign = -1 if self.task.carries_state else 1  # text is measured in what should be low
+        sign = self.task.sign
         best = sign * value > trainer.best
         if best:
             trainer.best, trainer.best_step = sign * value, trainer.step
@@ -193,13 +198,6 @@ class Loop:
         record = {"step": trainer.step, "split": "valid", **metrics}
         self.report(record, self.observer.evaluated)
         return best
-
-    @property
-    def samples(self) -> int | None:
-        """Validation sequences in an evaluation while training; text is read whole."""
-        if isinstance(self.task, Text):
-            return None
-        return min(self.config.train.evaluate_samples, self.task.sizes["valid"])
 
     def finish(self) -> dict[str, Any]:
         """Test the best checkpoint on the whole test split and write result.json."""
@@ -234,14 +232,3 @@ class Loop:
         }
         write_json(self.folder / "result.json", result)
         return result
-
-
-def require_splits(task: Task | Text, config: RunConfig) -> None:
-    """Refuse, before the first step, what cannot be evaluated: splits too short for lanes, or impossible."""
-    if isinstance(task, Text):
-        task.lanes("train", config.train.batch)
-    for split in ("valid", "test"):
-        if isinstance(task, Text):
-            task.lanes(split, config.train.evaluate_batch or config.train.batch)
-        else:
-            task.split(split, 1)

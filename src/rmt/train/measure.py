@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from rmt.core.model import SegmentModel
 from rmt.evaluate.evaluate import evaluate
 from rmt.evaluate.perplexity import perplexity, with_cache
-from rmt.tasks.segments import segment_length
 from rmt.tasks.task import Task
 from rmt.text.task import Text
 from rmt.train.config import RunConfig
 
 
+class Measurement(NamedTuple):
+    """What is measured, and how."""
+
+    split: str
+    samples: int | None  # none = the whole split
+    batch: int | None  # sequences or lanes of text at a time; none = what fits, or as in training
+    thorough: bool  # else the usual metrics only
+    progress: Callable[[int, int], None]
+
+
 def measure(
     model: SegmentModel,
-    task: Task | Text,
+    task: Task,
     config: RunConfig,
     split: str,
     *,
@@ -28,27 +38,38 @@ def measure(
 
     `batch` sequences or lanes of text are read at a time.
     """
-    train = config.train
-    if isinstance(task, Text):
-        lanes = task.lanes(split, batch or train.evaluate_batch or train.batch)
-        if train.evaluate_cache is not None:
-            model = with_cache(model, train.evaluate_cache)
-        half = config.precision == "bf16-mixed"
-        metrics = perplexity(model, lanes, config.task.segment_length, progress, half)
-        if task.metric != "bits_per_character":
-            del metrics["bits_per_character"]  # tokens are longer than characters
-        return metrics
+    return MEASURES[task.layout](model, task, config, Measurement(split, samples, batch, thorough, progress))
+
+
+def answers(model: SegmentModel, task: Task, config: RunConfig, asked: Measurement) -> dict[str, float]:
+    """Accuracies of generated answers."""
     on_gpu = next(model.parameters()).device.type == "cuda"
     return evaluate(
         model,
         task,
-        segment_length(task.total_length, config.task.segments),
-        split=split,
-        samples=samples,
-        batch=batch or rows_at_once(task, on_gpu),
-        thorough=thorough,
-        progress=progress,
+        task.tokens_per_segment(config.task.segments),
+        split=asked.split,
+        samples=asked.samples,
+        batch=asked.batch or rows_at_once(task, on_gpu),
+        thorough=asked.thorough,
+        progress=asked.progress,
     )
+
+
+def predictions(model: SegmentModel, task: Text, config: RunConfig, asked: Measurement) -> dict[str, float]:
+    """Perplexity of every token, in lanes."""
+    train = config.train
+    lanes = task.lanes(asked.split, asked.batch or train.evaluate_batch or train.batch)
+    if train.evaluate_cache is not None:
+        model = with_cache(model, train.evaluate_cache)
+    half = config.precision == "bf16-mixed"
+    metrics = perplexity(model, lanes, task.segment_length, asked.progress, half)
+    if task.metric != "bits_per_character":
+        del metrics["bits_per_character"]  # tokens are longer than characters
+    return metrics
+
+
+MEASURES: dict[str, Callable[..., dict[str, float]]] = {"sequences": answers, "lanes": predictions}
 
 
 def rows_at_once(task: Task, on_gpu: bool) -> int:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from rmt.errors import CheckpointError
-from rmt.text.task import Text
 from rmt.train.checkpoint import Snapshot
 from rmt.train.parallel import placed, rows_of_all, whole
 from rmt.train.trainer import Trainer
@@ -33,22 +32,22 @@ def snapshot(trainer: Trainer) -> Snapshot:
     model = {name: whole(tensor) for name, tensor in trainer.model.state_dict().items()}
     optimizer = {
         f"{number}.{parameter}.{name}": whole(torch.as_tensor(value))
-        for number, one in enumerate(trainer.optimizers)
-        for parameter, values in one.state_dict()["state"].items()
+        for number, update_rule in enumerate(trainer.optimizers)
+        for parameter, values in update_rule.state_dict()["state"].items()
         for name, value in values.items()
     }
-    own = {**random_state(trainer), **trainer.feed.state_dict()}
-    state = {key: rows_of_all(rows) for key, rows in own.items()}
-    return Snapshot(model, optimizer, state, place(trainer))
+    local = {**random_state(trainer), **trainer.feed.state_dict()}
+    state = {key: rows_of_all(rows) for key, rows in local.items()}
+    return Snapshot(model, optimizer, state, position(trainer))
 
 
-def place(trainer: Trainer) -> dict[str, Any]:
+def position(trainer: Trainer) -> dict[str, Any]:
     """Where a run is, in numbers, and what it must share with the run that goes on from there."""
     return {
         **{name: getattr(trainer, name) for name in COUNTERS},
         "stage": trainer.curriculum.number,
         "rate": trainer.rate.state_dict(),
-        "data": trainer.task.fingerprint if isinstance(trainer.task, Text) else "",
+        "data": trainer.task.fingerprint,
         "processes": trainer.fabric.world_size,
     }
 
@@ -76,22 +75,22 @@ def restore(trainer: Trainer, saved: Snapshot) -> None:
             if int(owner) == number:
                 states.setdefault(int(index), {})[name] = placed(tensor, parameters[int(index)])
         optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
-    own = {key: rows.chunk(fabric.world_size)[fabric.global_rank] for key, rows in saved.state.items()}
-    torch.set_rng_state(own.pop("rng")[0].clone())
-    if "cuda_rng" in own:
-        torch.cuda.set_rng_state(own.pop("cuda_rng")[0].clone(), fabric.device)
+    local = {key: rows.chunk(fabric.world_size)[fabric.global_rank] for key, rows in saved.state.items()}
+    torch.set_rng_state(local.pop("rng")[0].clone())
+    if "cuda_rng" in local:
+        torch.cuda.set_rng_state(local.pop("cuda_rng")[0].clone(), fabric.device)
     trainer.rate.load_state_dict(saved.trainer["rate"])
     trainer.curriculum.number = saved.trainer["stage"]
     for name in COUNTERS:
         setattr(trainer, name, saved.trainer[name])
-    trainer.feed.load_state_dict(own, trainer.batches)
+    trainer.feed.load_state_dict(local, trainer.batches)
     trainer.updater.forget_recordings()  # optimizer states are elsewhere now
 
 
 def require_same(trainer: Trainer, saved: Snapshot) -> None:
     """Refuse a snapshot of other text or of another number of processes."""
-    mine, theirs = place(trainer), saved.trainer
-    if theirs["data"] != mine["data"]:
+    mine, theirs = position(trainer), saved.trainer
+    if theirs["data"] not in ("", mine["data"]):  # release 0.1.0 kept none of memory-qa
         raise CheckpointError(
             f"task.data={trainer.config.task.data!r} is not the corpus this run was trained on; "
             "prepare that one again, or start anew with --restart"

@@ -13,10 +13,9 @@ from rmt.core.bptt import Window, forget, states_needed, windows
 from rmt.nn.adaptive import fits
 from rmt.tasks.segments import Segment
 from rmt.tasks.task import Task
-from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from rmt.train.curriculum import Curriculum
-from rmt.train.feed import Documents, Feed, Piece, Stream
+from rmt.train.feed import Feed, FeedItem, build_feed
 from rmt.train.parallel import gathered
 from rmt.train.single import SingleUpdater
 from rmt.train.update import UpdateKind, UpdateResult, WindowBatch
@@ -25,7 +24,7 @@ from rmt.train.update import UpdateKind, UpdateResult, WindowBatch
 class Portion(NamedTuple):
     """What one update learns from: some windows of a piece of data."""
 
-    piece: Piece
+    piece: FeedItem
     span: range  # the segments of the piece that the windows cover
     counted: int  # losses, over all processes
     last: bool  # of the piece
@@ -53,7 +52,7 @@ class UpdateNumbers(NamedTuple):
 class Trainer:
     """A run's updates and the place in the data where they are."""
 
-    def __init__(self, config: RunConfig, task: Task | Text):
+    def __init__(self, config: RunConfig, task: Task):
         self.config, self.task = config, task
         self.updater = SingleUpdater(config)
         self.fabric, self.model = self.updater.fabric, self.updater.model
@@ -61,8 +60,8 @@ class Trainer:
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
         self.feed = self.build_feed()
         self.slots: tuple[int, ...] = ()  # capacities of an adaptive softmax, if they are needed
-        if self.updater.accelerated and config.model.cutoffs and isinstance(self.feed, Stream):
-            self.slots = self.feed.lanes.capacities(self.feed.length, config.model.cutoffs)
+        if self.updater.accelerated and config.model.cutoffs:
+            self.slots = self.feed.capacities(config.model.cutoffs)
         self.overflowed = 0  # updates that had more rare targets
         self.step = self.batches = self.samples = self.tokens = 0
         self.seconds = 0.0
@@ -76,9 +75,7 @@ class Trainer:
         with gathered(self.model):
             empty = self.model.empty_state(share)
         rows = slice(first, first + share)
-        if isinstance(self.task, Text):
-            return Stream(self.config, self.task, empty, rows)
-        return Documents(self.config, self.task, self.curriculum, empty, rows)
+        return build_feed(self.config, self.task, self.curriculum, empty, rows)
 
     def updates(self) -> Iterator[Update]:
         """Train on the next piece of data; yields after every optimizer update, if there is a loss at all."""
@@ -90,7 +87,7 @@ class Trainer:
         piece, bptt = self.feed.piece(self.batches), self.config.bptt
         self.batches += 1
         new = piece.segments[piece.past :]
-        self.samples += self.config.train.batch * (len(new) if self.task.carries_state else 1)
+        self.samples += piece.samples
         self.tokens += self.config.train.batch * sum(part.tokens.shape[1] for part in new)
         planned = windows(piece.counts, bptt.depth, bptt.schedule, piece.past)
         groups = [planned] if bptt.schedule == "sequence" else [[window] for window in planned]
@@ -104,7 +101,7 @@ class Trainer:
             if last:
                 self.feed.done(piece)
 
-    def portion(self, piece: Piece, group: list[Window], counted: int, last: bool) -> Portion:
+    def portion(self, piece: FeedItem, group: list[Window], counted: int, last: bool) -> Portion:
         """Windows of a piece with all that an update needs to know of them."""
         span = range(group[0].start, group[-1].stop)
         segments = piece.segments[span.start : span.stop]
@@ -132,7 +129,7 @@ class Trainer:
             self.feed.done(piece)
         return Update(result.loss, result.correct, portion.counted, result.norm)
 
-    def pass_over(self, piece: Piece, stop: int) -> None:
+    def pass_over(self, piece: FeedItem, stop: int) -> None:
         """Go on to a segment without an update: there is nothing to learn from what comes before it."""
         newest = max(piece.incoming)
         segments = piece.segments[newest:stop]

@@ -1,0 +1,29 @@
+"""What the package has to say on the way, such as where a text is prepared, as lines on standard error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Notes(logging.Handler):
+    """Prints a line for each message."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"rmt: {record.getMessage()}", file=sys.stderr)
+
+
+@contextmanager
+def notes() -> Iterator[None]:
+    """While this is open, the package's messages are printed."""
+    logger, handler = logging.getLogger("rmt"), Notes()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

@@ -1,0 +1,56 @@
+"""A look into a trained run: the page of its attention, and the clearest head of every operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rmt.analysis.capture import capture
+from rmt.analysis.examples import Example, task_examples, text_example
+from rmt.analysis.explorer import clearest, explore
+from rmt.analysis.operations import Finding
+from rmt.errors import ConfigError
+from rmt.experiments.opened import OpenedRun, open_run, run_task
+from rmt.experiments.run import facts
+from rmt.tasks.registry import task_class
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What to look at: examples of a split, or a text, for which the run folder is enough."""
+
+    text: str | None = None
+    split: str = "test"
+    example: int = 1  # number of the first
+    examples: int = 4
+    segments: int | None = None  # other number of segments than in training
+    data: str | None = None  # where the data are now
+
+
+def look(run: str | Path, asked: Look) -> tuple[str, Sequence[Finding]]:
+    """The page of a run, and the clearest head of every operation in its first example."""
+    opened = open_run(run)
+    examples, length = chosen(opened, asked)
+    symbols = opened.tokenizer.shown()
+    symbols = [*symbols, *[""] * (opened.model.config.vocabulary - len(symbols))]  # what memory predicts
+    page = explore(opened.model, examples, length, symbols, Path(run).name, facts(opened.config, length))
+    return page, clearest(capture(opened.model, examples[0].tokens, length))
+
+
+def chosen(opened: OpenedRun, asked: Look) -> tuple[list[Example], int]:
+    """The examples, and the tokens of a segment."""
+    config = opened.config
+    if asked.text is not None and asked.segments is None:
+        return [text_example(opened.tokenizer, asked.text)], opened.segment_length
+    if asked.segments is not None and "segments" not in task_class(config.task.name).settings:
+        raise ConfigError(
+            f"segments={asked.segments} has no effect on task {config.task.name!r}; leave it out"
+        )
+    if asked.segments is not None:
+        config = replace(config, task=replace(config.task, segments=asked.segments))
+    task = run_task(opened.folder, config, asked.data)
+    length = task.tokens_per_segment(config.task.segments)
+    if asked.text is not None:
+        return [text_example(opened.tokenizer, asked.text)], length
+    return task_examples(task, asked.split, asked.example, asked.examples), length

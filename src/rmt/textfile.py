@@ -1,0 +1,124 @@
+"""A text file as its bytes: plain, compressed (.gz, .xz, .zst), or a pipe.
+
+Offsets are in the text, also where the file is compressed: whoever reads never asks which it is.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from rmt.errors import DataError
+
+SUFFIXES = (".gz", ".xz", ".zst")
+BLOCK = 1 << 20  # bytes read at a time where only their number matters
+
+
+def open_text(path: Path) -> BinaryIO:
+    """The text of a file, to be read as bytes; compressed ones are recognised by their suffix."""
+    try:
+        if path.suffix not in SUFFIXES:
+            return path.open("rb")
+        return cast(BinaryIO, io.BufferedReader(Decompressed(path), BLOCK))
+    except FileNotFoundError:
+        raise DataError(f"{str(path)!r} does not exist; name a text file") from None
+    except OSError as error:
+        raise DataError(f"{str(path)!r} cannot be read ({error.strerror}); name another text file") from None
+
+
+def text_size(path: Path) -> int:
+    """The bytes of a text; a compressed one is read once to count them."""
+    if path.suffix not in SUFFIXES:
+        return path.stat().st_size
+    with open_text(path) as file:
+        return sum(len(block) for block in iter(lambda: file.read(BLOCK), b""))
+
+
+def known_size(path: Path) -> int:
+    """The bytes of a text if a look at the file tells them, else 0: of a pipe or a compressed file."""
+    return path.stat().st_size if path.is_file() and path.suffix not in SUFFIXES else 0
+
+
+def is_pipe(path: Path) -> bool:
+    """Whether there is something that can be read once and not again, such as <(…) or /dev/stdin."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+class Decompressed(io.RawIOBase):
+    """The text in a compressed file; damage is an error that names the file."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.path, self.file = path, OPENERS[path.suffix](path)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            block = self.file.read(len(buffer))
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            reason = str(error) or type(error).__name__
+            raise DataError(
+                f"{str(self.path)!r} is not a whole {self.path.suffix} file ({reason}); get it again"
+            ) from None
+        buffer[: len(block)] = block
+        return len(block)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.file.close()
+        super().close()
+
+
+def open_zstd(path: Path) -> Any:
+    """A .zst file, by Python from 3.14 on, else by the package zstandard."""
+    try:
+        zstd: Any = import_module("compression.zstd")
+        return ZstdText(zstd.open(path), zstd.ZstdError)
+    except ImportError:
+        pass
+    try:
+        zstandard: Any = import_module("zstandard")
+    except ImportError:
+        raise DataError(
+            f"{str(path)!r} needs Python 3.14 or the package zstandard; pip install zstandard, or unzstd it"
+        ) from None
+    reader = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True)
+    return ZstdText(reader, zstandard.ZstdError)
+
+
+class ZstdText:
+    """An opened .zst file whose errors are those of any damaged file."""
+
+    def __init__(self, file: Any, error: type[Exception]):
+        self.file, self.error = file, error
+
+    def read(self, size: int) -> bytes:
+        try:
+            return cast(bytes, self.file.read(size))
+        except self.error as error:
+            raise EOFError(str(error)) from None
+
+    def close(self) -> None:
+        self.file.close()
+
+
+OPENERS: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": open_zstd}
+
+
+def skip(file: BinaryIO, count: int) -> int:
+    """Go on behind the next `count` bytes; returns how many there were."""
+    if file.seekable():
+        end = file.seek(0, io.SEEK_END)
+        return file.seek(min(count, end))
+    left = count
+    while left and (block := file.read(min(left, BLOCK))):
+        left -= len(block)
+    return count - left

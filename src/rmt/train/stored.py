@@ -1,0 +1,65 @@
+"""The configuration in a run folder: its format, and what an older one left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rmt.config import from_dict, leaves, to_dict
+from rmt.errors import CheckpointError, ConfigError
+from rmt.train.config import RunConfig
+from rmt.yamlfile import read_yaml, write_yaml
+
+FORMAT = 2  # of config.yaml; 1 had no key `format` and no tokenizer beside it
+
+
+def read_config(run: str | Path) -> RunConfig:
+    """The configuration of a run folder; an older format's missing fields get their defaults."""
+    path = Path(run) / "config.yaml"
+    if not path.exists():
+        raise CheckpointError(
+            f"{str(run)!r} is not a run: it has no config.yaml; name a folder that rmt train wrote"
+        )
+    values = read_yaml(path)
+    if format_of(values, path) == FORMAT:
+        require_all(values, path)
+    return from_dict(RunConfig, without_format(values))
+
+
+def settings_in(values: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
+    """The settings of a user's YAML file, or of the config.yaml of a run."""
+    format_of(values, Path(path))
+    return without_format(values)
+
+
+def written(config: RunConfig) -> str:
+    """The text of config.yaml."""
+    return write_yaml({"format": FORMAT, **to_dict(config)})
+
+
+def format_of(values: Mapping[str, Any], path: Path) -> int:
+    """The format of a config.yaml; one that is not known is refused."""
+    version = values.get("format", 1)
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= FORMAT:
+        raise ConfigError(
+            f"format={version!r} in {str(path)!r} is not known; this release reads 1 to {FORMAT}"
+        )
+    return version
+
+
+def without_format(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != "format"}
+
+
+def require_all(values: Mapping[str, Any], path: Path) -> None:
+    """Raise for the first field that is missing: within a format, that is damage."""
+    for leaf in leaves(RunConfig):
+        group: Any = values
+        for part in leaf.name.split("."):
+            if not isinstance(group, Mapping) or part not in group:
+                raise CheckpointError(
+                    f"{str(path)!r} is damaged: {leaf.name} is missing, which format {FORMAT} has; "
+                    "copy it from another copy of the run"
+                )
+            group = group[part]

@@ -1,0 +1,51 @@
+"""The configuration in a run folder has a format: within it nothing may be missing."""
+
+import pytest
+import yaml
+
+from rmt.errors import CheckpointError, ConfigError
+from rmt.train.config import RunConfig
+from rmt.train.stored import read_config, settings_in, written
+from rmt.yamlfile import read_yaml
+
+
+@pytest.fixture
+def values():
+    return yaml.safe_load(written(RunConfig(seed=3)))
+
+
+def write(folder, values):
+    (folder / "config.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+
+
+def test_the_format_comes_first_and_all_is_read_back(tmp_path, values):
+    assert next(iter(values.items())) == ("format", 2)
+    write(tmp_path, values)
+    assert read_config(tmp_path) == RunConfig(seed=3)
+
+
+def test_a_missing_field_is_an_error_that_names_it(tmp_path, values):
+    del values["train"]["keep"]
+    write(tmp_path, values)
+    with pytest.raises(CheckpointError, match=r"train\.keep is missing, which format 2 has"):
+        read_config(tmp_path)
+
+
+def test_a_missing_field_of_an_older_format_has_its_default(tmp_path, values):
+    del values["train"]["keep"], values["format"]
+    write(tmp_path, values)
+    assert read_config(tmp_path) == RunConfig(seed=3)
+
+
+@pytest.mark.parametrize("version", [0, 3, "2", True, None])
+def test_a_format_that_is_not_known_is_refused(tmp_path, values, version):
+    write(tmp_path, {**values, "format": version})
+    with pytest.raises(ConfigError, match="is not known; this release reads 1 to 2"):
+        read_config(tmp_path)
+
+
+def test_the_file_of_a_run_is_a_file_of_settings(tmp_path, values):
+    write(tmp_path, values)
+    settings = settings_in(read_yaml(tmp_path / "config.yaml"), "config.yaml")
+    assert "format" not in settings
+    assert settings["seed"] == 3
