@@ -9,8 +9,9 @@ clusters between the cutoffs: p(word) = p(cluster) · p(word in cluster).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -142,7 +143,8 @@ class NarrowTables(nn.Module):
         """(B, L) -> (B, L, D); every table is read at every position and counts where it has the token."""
         cluster_of = clusters_of(tokens, self.starts[1:])
         embedded = []
-        for cluster, (table, project) in enumerate(zip(self.tables, self.projections, strict=True)):
+        pairs = zip(linears(self.tables), self.projections, strict=True)
+        for cluster, (table, project) in enumerate(pairs):
             member = cluster_of == cluster
             rows = F.embedding((tokens - self.starts[cluster]).where(member, 0), table.weight)
             embedded.append(project(rows.masked_fill(~member[..., None], 0.0)))
@@ -150,11 +152,16 @@ class NarrowTables(nn.Module):
         return total * math.sqrt(self.head_projection.out_features)
 
     def rows(self) -> list[Rows]:
-        return [Rows(table.weight, table.bias) for table in self.tables]
+        return [Rows(table.weight, table.bias) for table in linears(self.tables)]
 
     def score(self, hidden: Tensor, cluster: int, rows: Rows) -> Tensor:
-        projection = self.projections[cluster] if cluster else self.head_projection
+        projection = linears(self.projections)[cluster] if cluster else self.head_projection
         return linear(hidden @ projection.weight, *rows)
+
+
+def linears(modules: nn.ModuleList) -> Sequence[nn.Linear]:
+    """Layers whose kind a list of modules forgets."""
+    return cast(Sequence[nn.Linear], modules)
 
 
 def check_clusters(vocabulary: int, width: int, cutoffs: tuple[int, ...], div_val: int) -> None:

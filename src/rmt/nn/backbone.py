@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -82,22 +83,21 @@ class Backbone(nn.Module):
         With `last`, only so many rows at the end come out of the last layer. `around` sees and changes what
         goes into each layer, and sees what comes out.
         """
-        whole = last is not None and attend is fused and axis.mask.dim() == 2
-        if self.prepared is not None and whole:
+        if self.prepared is not None and last is not None and attend is fused and axis.mask.dim() == 2:
             keeps = torch.is_grad_enabled() and self.prepared.learns
             call = Call(self.prepared, axis, last, keeps)
             hidden: Tensor = Encode.apply(x, call) if last else x[:, :0]
             return BackboneOutput(hidden, (), (), ())
-        table = self.positions(axis)
+        layers, table = cast(Sequence[Layer], self.layers), self.positions(axis)
         if not past:
-            past = tuple(layer.remember(h, table) for layer, h in zip(self.layers, cache, strict=True))
+            past = tuple(layer.remember(h, table) for layer, h in zip(layers, cache, strict=True))
         x = self.dropout(x)
         inputs, seen, maps = [], [], []
-        for number, (layer, kept) in enumerate(zip(self.layers, past, strict=True)):
+        for number, (layer, kept) in enumerate(zip(layers, past, strict=True)):
             if around is not None:
                 x = around.before(number, x)
             inputs.append(x)
-            if last is not None and last < x.shape[1] and layer is self.layers[-1]:
+            if last is not None and last < x.shape[1] and layer is layers[-1]:
                 known, x = x.split([x.shape[1] - last, last], dim=1)
                 kept = kept.append(layer.remember(known, table, kept.key.shape[-2]))
                 axis = axis._replace(mask=axis.mask[..., known.shape[1] :, :])

@@ -121,10 +121,12 @@ class RotaryTable(NamedTuple):
 class Rotary(nn.Module):
     """Rotary positions: queries and keys are turned by their place, so scores depend on distance only."""
 
+    like: Tensor  # has the model's number format
+
     def __init__(self, width: int, heads: int, head_width: int, dropout: float):
         super().__init__()
         self.head_width = head_width
-        self.register_buffer("like", torch.zeros(()), persistent=False)  # has the model's number format
+        self.register_buffer("like", torch.zeros(()), persistent=False)
 
     def forward(self, axis: Axis) -> RotaryTable:
         angles = axis.positions[..., None] * frequencies(self.head_width, axis.mask.device)
