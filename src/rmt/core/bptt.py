@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rmt.core.model import Output
 from rmt.core.state import State
-from rmt.core.unroll import Read, unroll
+from rmt.core.unroll import RecurrentCell, Result, unroll
 
 Depth = int | Literal["full"]
 Origin = Literal["stored", "latest"]
@@ -68,7 +68,7 @@ def windows(counts: Sequence[int], depth: Depth, schedule: str, past: int = 0) -
 
 
 def replay(
-    read: Read,
+    cell: RecurrentCell[Output],
     segments: Sequence[Any],
     incoming: dict[int, State],
     loss_of: LossOf,
@@ -85,12 +85,12 @@ def replay(
     for window in plan.windows:
         newest = max(incoming)
         if not window.counted:
-            incoming[window.stop] = skim(read, quiet[newest : window.stop], incoming[newest])
+            incoming[window.stop] = skim(cell, quiet[newest : window.stop], incoming[newest])
             continue
         losses, state = [], enter(incoming, window.start, plan.replay_from)
         span = range(window.start, window.stop)
         shown = [(segments if index in window.counted else quiet)[index] for index in span]
-        steps = unroll(read, shown, state, plan.checkpoint)
+        steps = unroll(cell, shown, state, plan.checkpoint)
         for index, output in enumerate(steps, window.start):
             state = output.state
             if index in window.counted:
@@ -114,24 +114,59 @@ def forget(incoming: dict[int, State], before: int) -> None:
 
 
 @torch.no_grad()
-def skim(read: Read, segments: Sequence[Any], state: State) -> State:
+def skim(cell: RecurrentCell[Any], segments: Sequence[Any], state: State) -> State:
     """The state after segments that nothing is learned from."""
-    for output in unroll(read, segments, state):
+    for output in unroll(cell, segments, state):
         state = output.state
     return state
 
 
+def truncated(
+    cell: RecurrentCell[Result],
+    segments: Sequence[Any],
+    state: State,
+    depth: Depth,
+    *,
+    counted: Literal["all", "last"] = "all",
+    checkpoint: bool = False,
+) -> Iterator[Result]:
+    """The output of each segment, differentiable through at most `depth` previous segments.
+
+    `full` is a plain unroll. Otherwise, if `all` segments are counted in the loss, the output of each comes
+    from a window of its own, which starts from a cut state: each segment is computed up to depth + 1 times.
+    If only the `last` one is, there is one window, and what lies before it is computed once, without a graph.
+    The state given is never cut. Without gradients, as under `torch.no_grad`, all of these are the unroll.
+    """
+    if depth == "full" or not torch.is_grad_enabled():
+        yield from unroll(cell, segments, state, checkpoint and torch.is_grad_enabled())
+    elif counted == "last":
+        border = max(0, len(segments) - 1 - depth)
+        for segment in segments[:border]:
+            with torch.no_grad():  # closed before the caller goes on
+                output = cell(segment, state)
+            yield output
+            state = output.state.detach()
+        yield from unroll(cell, segments[border:], state, checkpoint)
+    else:
+        incoming = {0: state}
+        for window in windows([1] * len(segments), depth, "sequence"):
+            shown = segments[window.start : window.stop]
+            *_, output = unroll(cell, shown, incoming[window.start], checkpoint)
+            incoming[window.stop] = output.state.detach()
+            forget(incoming, window.start)
+            yield output
+
+
 def bptt(
-    read: Read, segments: Sequence[Any], state: State, loss_of: LossOf, depth: Depth
+    cell: RecurrentCell[Result],
+    segments: Sequence[Any],
+    state: State,
+    loss_of: Callable[[int, Result], Tensor],
+    depth: Depth,
 ) -> Iterator[Tensor]:
     """The loss of each segment, differentiable through at most `depth` previous segments.
 
     With `full` the losses share one graph: sum them up before `backward()`.
     """
-    if depth == "full":
-        for index, output in enumerate(unroll(read, segments, state)):
-            yield loss_of(index, output)
-        return
-    plan = Plan(windows([1] * len(segments), depth, "sequence"))
-    for unrolled in replay(read, segments, {0: state}, loss_of, plan):
-        yield unrolled.loss
+    for index, output in enumerate(truncated(cell, segments, state, depth)):
+        yield loss_of(index, output)
