@@ -153,7 +153,7 @@ def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(capsys):
     assert rmt(capsys, f"{command} whole").code == 0
     script = (
         "import os, signal, sys, transformers\n"
-        "from rmt.experiments import trainer\n"
+        "from rmt.documents import trainer\n"
         "class Kill(trainer.Telling):\n"
         "    def on_step_begin(self, args, state, control, **rest):\n"
         "        if state.global_step == 6: os.kill(os.getpid(), signal.SIGKILL)\n"
