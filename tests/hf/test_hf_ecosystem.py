@@ -255,3 +255,23 @@ def test_the_plain_class_does_not_load_a_model_with_memory_silently(tmp_path):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode != 0
     assert "rmt_bert" in done.stderr
+
+
+def test_weights_of_releases_in_which_memory_was_an_embedding_are_loaded_and_saved_under_the_new_name(
+    tmp_path,
+):
+    from safetensors.torch import load_file
+
+    model = remembering("bert", "ForSequenceClassification")
+    weights = model.state_dict()
+    weights["memory.weight"] = weights.pop("memory.tokens.weight") + 1
+    model.load_state_dict(weights)
+    assert torch.equal(model.memory.tokens.weight, weights["memory.weight"])
+
+    written = ROOT / "tests" / "release" / "17fc2a8" / "wrapped-bert"
+    loaded = type(model).from_pretrained(written)
+    earlier = load_file(written / "model.safetensors")
+    assert torch.equal(loaded.memory.tokens.weight, earlier["memory.weight"])
+    loaded.save_pretrained(tmp_path)
+    again = load_file(tmp_path / "model.safetensors")
+    assert again.keys() == earlier.keys() - {"memory.weight"} | {"memory.tokens.weight"}
