@@ -16,7 +16,7 @@ from rmt.train.log import MetricsLog
 if TYPE_CHECKING:
     from rmt.documents.classifier import Classifier
     from rmt.documents.config import FinetuneConfig
-    from rmt.documents.finetune import Observer
+    from rmt.documents.finetune import FinetuneObserver
 
 
 def build_trainer(
@@ -25,7 +25,7 @@ def build_trainer(
     rows: dict[str, list[dict[str, Any]]],
     folder: Path,
     log: MetricsLog,
-    observer: Observer,
+    observer: FinetuneObserver,
     device: str,
 ) -> Any:
     """A Trainer that keeps the model with the best F1 on the validation documents."""
@@ -35,7 +35,7 @@ def build_trainer(
     every = min(config.evaluate_every or per_epoch, steps)
     writes = classifier.writes
     kind = transformers.Seq2SeqTrainingArguments if writes else transformers.TrainingArguments
-    more = (
+    more: dict[str, Any] = (
         {"predict_with_generate": True, "generation_max_length": classifier.longest_label + 1}
         if writes
         else {}
@@ -69,10 +69,10 @@ def build_trainer(
     trainer = (transformers.Seq2SeqTrainer if writes else transformers.Trainer)(
         model=classifier.model,
         args=arguments,
-        train_dataset=Rows(rows["train"]),
-        eval_dataset=Rows(rows["valid"]),
+        train_dataset=DocumentDataset(rows["train"]),
+        eval_dataset=DocumentDataset(rows["valid"]),
         data_collator=collator(classifier),
-        compute_metrics=lambda found: classifier.score(found.predictions, found.label_ids),
+        compute_metrics=lambda results: classifier.score(results.predictions, results.label_ids),
         optimizers=(optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, slope(steps, config.warmup))),
         callbacks=[transformers.EarlyStoppingCallback(config.patience), Telling(log, observer)],
     )
@@ -81,7 +81,7 @@ def build_trainer(
     return trainer
 
 
-class Rows(torch.utils.data.Dataset):
+class DocumentDataset(torch.utils.data.Dataset):
     """Encoded documents."""
 
     def __init__(self, rows: Sequence[dict[str, Any]]):
@@ -105,7 +105,9 @@ def collator(classifier: Classifier) -> Any:
 
 def groups(model: Any, config: FinetuneConfig) -> list[dict[str, Any]]:
     """Weights with decay, norms and biases without, memory with its own rate and without decay."""
-    decayed, plain, memory = [], [], []
+    decayed: list[Any] = []
+    plain: list[Any] = []
+    memory: list[Any] = []
     for name, parameter in model.named_parameters():
         if name.startswith("memory."):
             memory.append(parameter)
@@ -127,7 +129,7 @@ def slope(steps: int, warmup: float) -> Any:
 class Telling(TrainerCallback):
     """Writes metrics.jsonl and tells the observer."""
 
-    def __init__(self, log: MetricsLog, observer: Observer):
+    def __init__(self, log: MetricsLog, observer: FinetuneObserver):
         self.log, self.observer = log, observer
 
     def on_log(
@@ -144,13 +146,12 @@ class Telling(TrainerCallback):
         self.log.write(record)
         self.observer.logged(record)
 
-    def on_evaluate(
-        self, args: Any, state: Any, control: Any, metrics: dict[str, float], **rest: Any
-    ) -> None:
+    def on_evaluate(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        metrics = rest["metrics"]
         if "eval_f1" not in metrics:
             return
         names = ("loss", "accuracy", "f1")
-        found = {name: metrics[f"eval_{name}"] for name in names if f"eval_{name}" in metrics}
-        record = {"step": state.global_step, "split": "valid", **found}
+        scores = {name: metrics[f"eval_{name}"] for name in names if f"eval_{name}" in metrics}
+        record = {"step": state.global_step, "split": "valid", **scores}
         self.log.write(record)
         self.observer.evaluated(record)

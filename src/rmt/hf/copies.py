@@ -7,25 +7,35 @@ place of a part, in any number of threads, and what is computed again in the bac
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy, deepcopy
+from copy import deepcopy
 from typing import Any
 
 from torch import nn
 from transformers import PreTrainedConfig
 
 
+def shallow(module: Any) -> Any:
+    """Another module around everything that a module has, made as torch makes replicas.
+
+    `copy.copy` would ask the class for a new one, and sharded classes run their `__init__` then.
+    """
+    copied = object.__new__(type(module))
+    copied.__dict__ = module.__dict__.copy()
+    return copied
+
+
 def with_part(module: nn.Module, path: str, part: nn.Module) -> nn.Module:
     """A copy of a module with `part` at a dotted path; the modules on the way there are copied, too."""
     name, _, rest = path.partition(".")
     replacement = with_part(module.get_submodule(name), rest, part) if rest else part
-    copied = copy(module)
+    copied = shallow(module)
     copied._modules = {**module._modules, name: replacement}
     return copied
 
 
 def with_forward(module: nn.Module, forward: Callable[..., Any]) -> nn.Module:
     """A copy of a module that answers by another `forward`; the module's hooks are called around it."""
-    copied = copy(module)
+    copied = shallow(module)
     copied.__dict__["forward"] = forward
     return copied
 
@@ -35,7 +45,7 @@ def with_attention(module: Any, implementation: str, copies: dict[int, Any] | No
     copies = {} if copies is None else copies
     if module is None or id(module) in copies:
         return copies.get(id(module))
-    copied = copies[id(module)] = copy(module)
+    copied = copies[id(module)] = shallow(module)
     config = module.__dict__.get("config")
     if isinstance(config, PreTrainedConfig):
         if id(config) not in copies:

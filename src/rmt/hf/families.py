@@ -116,7 +116,7 @@ def segment_backbone(model: Any, family: Family) -> Any:
     return getattr(model.base_model, family.inside) if family.inside else model.base_model
 
 
-def reads_last_only(name: str, config: Any, family: Family) -> bool:
+def depends_on_last_only(name: str, config: Any, family: Family) -> bool:
     """Whether an answer depends on the last segment alone, and on what memory brings there."""
     averages = getattr(config, "classifier_pooling", "cls") == "mean"
     return family.kind == "seq2seq" or (head_of(name) in POOLED and not averages)

@@ -123,19 +123,19 @@ def arrange(ranges: Cut, tokens: Tensor, settings: Settings, separator: int) -> 
     prefix, suffix = settings.prefix, settings.suffix
     head = prefix + separator
     size = head + int(ranges.length.max()) + suffix
-    place = torch.arange(size, device=tokens.device).expand(len(tokens), -1)
+    column = torch.arange(size, device=tokens.device).expand(len(tokens), -1)
     length, start, end = ranges.length[:, None], ranges.start[:, None], tokens[:, None] - suffix
     source = torch.where(
-        place < prefix,
-        place,
+        column < prefix,
+        column,
         torch.where(
-            place < head,
+            column < head,
             end,
-            torch.where(place < head + length, prefix + start + place - head, end + place - head - length),
+            torch.where(column < head + length, prefix + start + column - head, end + column - head - length),
         ),
     )
-    exists = place < head + length + suffix
-    return source, exists | ~ranges.alive[:, None], exists & ((place < prefix) | (place >= head))
+    exists = column < head + length + suffix
+    return source, exists | ~ranges.alive[:, None], exists & ((column < prefix) | (column >= head))
 
 
 def gather(value: Tensor, source: Tensor) -> Tensor:

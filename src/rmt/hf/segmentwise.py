@@ -16,7 +16,7 @@ from rmt.core.bptt import truncated
 from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.hf.cell import Cell, CellOutput
-from rmt.hf.families import reads_last_only
+from rmt.hf.families import depends_on_last_only
 from rmt.hf.segments import SegmentPlan, gather, plan
 
 PER_TOKEN = ("input_ids", "inputs_embeds", "token_type_ids")
@@ -74,7 +74,7 @@ class SegmentwiseCall:
         initial = model.initial_state(len(first))
         state = initial if self.state is None else self.state
         require_same_form(state, initial)
-        last_only = reads_last_only(type(model).__name__, model.config, model.family)
+        last_only = depends_on_last_only(type(model).__name__, model.config, model.family)
         outputs = list(
             truncated(
                 cell,

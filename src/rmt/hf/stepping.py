@@ -64,10 +64,10 @@ class SegmentCache(Cache):
         while bool((done < left).any()):
             self.turn_over(done < left)
             take = torch.minimum(left - done, self.model.settings.segment_length - self.length)
-            place = torch.arange(int(take.max()), device=tokens.device).expand(len(tokens), -1)
-            taken = place < take[:, None]
-            source = order.gather(1, (done[:, None] + place).clamp(max=tokens.shape[1] - 1))
-            states = self.advance(gather(tokens, source), taken, self.layer_memory(place.shape[1]))
+            column = torch.arange(int(take.max()), device=tokens.device).expand(len(tokens), -1)
+            taken = column < take[:, None]
+            source = order.gather(1, (done[:, None] + column).clamp(max=tokens.shape[1] - 1))
+            states = self.advance(gather(tokens, source), taken, self.layer_memory(column.shape[1]))
             hidden = scatter(hidden, source, states, taken)
             self.length, done = self.length + take, done + take
         return hidden
@@ -255,5 +255,5 @@ def scatter(hidden: Tensor, source: Tensor, states: Tensor, wanted: Tensor) -> T
     """`hidden` (B, n, D) with `states` at the places `source` (B, m) where `wanted`."""
     beside = hidden.shape[1]
     wide = torch.nn.functional.pad(hidden, (0, 0, 0, 1))
-    place = source.masked_fill(~wanted, beside)[..., None].expand_as(states)
-    return wide.scatter(1, place, states.to(hidden.dtype))[:, :beside]
+    column = source.masked_fill(~wanted, beside)[..., None].expand_as(states)
+    return wide.scatter(1, column, states.to(hidden.dtype))[:, :beside]

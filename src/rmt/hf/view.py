@@ -38,8 +38,8 @@ class SegmentView(nn.Module):
             raise ConfigError(
                 f"a segment of {tokens.shape[1]} tokens is longer than segment_length={longest}"
             )
-        place = torch.arange(tokens.shape[1], device=tokens.device)
-        exists = None if lengths is None else (place < lengths[:, None]).long()
+        column = torch.arange(tokens.shape[1], device=tokens.device)
+        exists = None if lengths is None else (column < lengths[:, None]).long()
         output = self.model(input_ids=tokens, attention_mask=exists, state=state, return_state=True)
         return Output(output.logits, output.state)
 

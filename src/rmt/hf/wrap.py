@@ -22,7 +22,7 @@ from rmt.hf.families import (
     family_of,
     head_of,
     longest_segment,
-    reads_last_only,
+    depends_on_last_only,
     segment_backbone,
 )
 from rmt.hf.model import DecoderMemory, EncoderMemory, Seq2SeqMemory, WithMemory, signature_of
@@ -129,7 +129,9 @@ def required_positions(model: Any, family: Family, settings: Settings) -> int:
             f"kind={settings.kind!r} lives in the layers, which are {model.config.hidden_size} wide where "
             f"embeddings are {embedded}; use kind={DEFAULT_KIND!r}"
         )
-    if settings.overlong == "truncate" and not reads_last_only(type(model).__name__, model.config, family):
+    if settings.overlong == "truncate" and not depends_on_last_only(
+        type(model).__name__, model.config, family
+    ):
         raise ConfigError(
             f"overlong='truncate' would leave tokens of {type(model).__name__} without an answer; cut the "
             "texts yourself, or give them in pieces with state="
