@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rmt.config import check_fields, from_dict, option, positive
+from rmt.core.bptt import Depth
 from rmt.core.config import MEMORY_KINDS, MemoryConfig
 from rmt.errors import ConfigError, unknown
 from rmt.hf.families import Family, Layout, limit_of, longest_segment
 
-Depth = int | Literal["full"]
 Overlong = Literal["error", "truncate"]
 Alignment = Literal["left", "right", "even"]
 Scale = Literal["free", "embedding"]

@@ -14,21 +14,21 @@ import transformers
 from transformers import AutoConfig, PreTrainedModel, modeling_utils
 
 from rmt.config import to_dict
+from rmt.core.bptt import Depth
 from rmt.core.memory import build_memory
 from rmt.errors import ConfigError
 from rmt.hf.families import (
     FAMILIES,
     Family,
+    depends_on_last_only,
     family_of,
     head_of,
     longest_segment,
-    depends_on_last_only,
     segment_backbone,
 )
 from rmt.hf.model import DecoderMemory, EncoderMemory, Seq2SeqMemory, WithMemory, signature_of
 from rmt.hf.settings import (
     Alignment,
-    Depth,
     Overlong,
     Scale,
     Settings,
