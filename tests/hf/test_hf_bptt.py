@@ -23,7 +23,7 @@ def test_gradients_are_those_of_the_training_loops_windows(name, depth):
     loss = (model(**inputs).last_hidden_state[0] * weights).sum()
     got = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
 
-    cell = Cell(super(type(model), model).forward, model, {"return_dict": True})
+    cell = Cell(model, {"return_dict": True})
     cut = plan(
         {"input_ids": inputs["input_ids"]}, inputs["attention_mask"].bool(), model.settings, model.layout
     )
@@ -73,7 +73,7 @@ def test_beyond_the_depth_gradients_are_exactly_zero_and_within_it_they_are_not(
         grads = [one.grad for ids, one in seen if contains(ids[0], own) and one.grad is not None]
         reached = any(grad.any() for grad in grads)
         assert reached == (depth == "full" or 3 - segment <= depth)
-    initial = model.memory.weight.grad
+    initial = model.memory.tokens.weight.grad
     assert (initial is not None and bool(initial.any())) == (depth == "full" or depth >= 3)
 
 
@@ -140,7 +140,7 @@ def contains(ids, own):
 
 class hook:
     def __init__(self, model, keep):
-        self.handle = model.reader().get_input_embeddings().register_forward_hook(keep)
+        self.handle = model.segment_backbone().get_input_embeddings().register_forward_hook(keep)
 
     def __enter__(self):
         return self

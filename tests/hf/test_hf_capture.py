@@ -58,7 +58,7 @@ def attended_by_hand(name: str, head: str, ids: Tensor) -> list[Tensor]:
     """The plain backbone's own eager attention (N, H, Q, K), special tokens moved behind the read block."""
     whole = plain(name, head)
     backbone = whole.get_encoder() if name == "t5" else whole.base_model
-    memory, maps = remembering(name, head).memory.weight.detach(), []
+    memory, maps = remembering(name, head).memory.tokens.weight.detach(), []
     for tokens, before in packed_by_hand(name, ids):
         embedded = backbone.get_input_embeddings()(torch.tensor(tokens))
         parts, mask = [embedded[:before], memory, embedded[before:]], None
@@ -168,10 +168,10 @@ def test_the_attention_implementation_is_set_back_even_after_an_error(name):
     model = remembering(name, attention="sdpa")
     view, unknown = AttentionView(model), torch.full_like(text(name)[0], 99)
     capture(view, text(name)[0])
-    assert model.config._attn_implementation == model.reader().config._attn_implementation == "sdpa"
+    assert model.config._attn_implementation == model.segment_backbone().config._attn_implementation == "sdpa"
     with pytest.raises(IndexError):
         capture(view, unknown)
-    assert model.config._attn_implementation == model.reader().config._attn_implementation == "sdpa"
+    assert model.config._attn_implementation == model.segment_backbone().config._attn_implementation == "sdpa"
 
 
 @pytest.mark.parametrize(

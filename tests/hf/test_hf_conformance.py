@@ -12,7 +12,7 @@ def test_without_memory_and_in_one_segment_a_model_is_its_base_to_the_bit(name, 
     wrapped = add_memory(base, memory=0)
     assert type(wrapped).__name__ == "RMT" + type(base).__name__
     assert wrapped.config.model_type == "rmt_" + base.config.model_type
-    assert set(wrapped.state_dict()) == {*base.state_dict(), "memory.weight"}
+    assert set(wrapped.state_dict()) == {*base.state_dict(), "memory.tokens.weight"}
     for inputs in (texts(name, 12, 12), texts(name, 12, 7)):
         got, expected = main_output(answer(wrapped, inputs)), main_output(answer(base, inputs))
         assert torch.equal(got.nan_to_num(), expected.nan_to_num())  # eager ModernBERT has nan in padding
@@ -79,7 +79,7 @@ def test_a_loss_reaches_the_memory_and_every_segment(name, head, attention):
     last.pow(2).sum().backward()
     assert len(seen) >= 3
     assert all(one.grad is not None and one.grad.any() for one in seen[:3])
-    assert model.memory.weight.grad.abs().min() > 0
+    assert model.memory.tokens.weight.grad.abs().min() > 0
 
 
 def row(inputs, index, length):
@@ -96,7 +96,7 @@ def auto_of(name, head):
 
 class embedding_hook:
     def __init__(self, model, embedding, keep):
-        self.handle = model.reader().get_input_embeddings().register_forward_hook(keep)
+        self.handle = model.segment_backbone().get_input_embeddings().register_forward_hook(keep)
 
     def __enter__(self):
         return self

@@ -70,14 +70,14 @@ def classifier(**options):
 
 def test_a_trainer_fits_evaluates_and_predicts(tmp_path):
     model = classifier()
-    before = model.memory.weight.detach().clone()
+    before = model.memory.tokens.weight.detach().clone()
     teacher = trainer(model, tmp_path)
     start = teacher.evaluate()["eval_loss"]
     teacher.train()
     assert teacher.evaluate()["eval_loss"] < start
     predicted = teacher.predict(Documents(7))
     assert predicted.predictions.shape == (7, 3)
-    assert not torch.equal(model.memory.weight, before)
+    assert not torch.equal(model.memory.tokens.weight, before)
 
 
 def test_a_batch_of_a_trainer_is_its_rows_alone(tmp_path):
@@ -128,7 +128,7 @@ def test_an_adapter_has_the_memory_and_alone_gives_the_same_predictions(tmp_path
     base = plain("bert", "ForSequenceClassification").float()
     torch.manual_seed(3)
     model = rmt.add_memory(base, memory=2, segment_length=6)
-    initial = model.memory.weight.detach().clone()
+    initial = model.memory.tokens.weight.detach().clone()
     adapted = lora(model, modules_to_save=["memory", "classifier"])
     trainer(adapted, tmp_path / "run").train()
     adapted.save_pretrained(tmp_path / "adapter")
@@ -140,11 +140,13 @@ def test_an_adapter_has_the_memory_and_alone_gives_the_same_predictions(tmp_path
         expected = adapted.eval()(**inputs).logits
     torch.manual_seed(99)  # another initial memory
     fresh = rmt.add_memory(plain("bert", "ForSequenceClassification").float(), memory=2, segment_length=6)
-    assert not torch.equal(fresh.memory.weight, initial)
+    assert not torch.equal(fresh.memory.tokens.weight, initial)
     loaded = peft.PeftModel.from_pretrained(fresh, tmp_path / "adapter").eval()
     with torch.no_grad():
         torch.testing.assert_close(loaded(**inputs).logits, expected, rtol=1e-5, atol=1e-6)
-    learned = dict(adapted.named_parameters())["base_model.model.memory.modules_to_save.default.weight"]
+    learned = dict(adapted.named_parameters())[
+        "base_model.model.memory.modules_to_save.default.tokens.weight"
+    ]
     assert not torch.equal(learned, initial)
 
 
@@ -183,7 +185,7 @@ def test_gradient_checkpointing_gives_the_same_gradient(name, head, attention):
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         main_output(answer(model, texts(name, 14, 9))).pow(2).sum().backward()
         found.append({key: one.grad for key, one in model.named_parameters() if one.grad is not None})
-    assert found[0]["memory.weight"].any()
+    assert found[0]["memory.tokens.weight"].any()
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
 
 
@@ -193,7 +195,7 @@ def test_half_precision_reads_and_learns(name, head, attention):
     output = main_output(answer(model, texts(name, 14, 9)))
     assert output.dtype == torch.bfloat16
     output.float().pow(2).sum().backward()
-    assert torch.isfinite(model.memory.weight.grad).all()
+    assert torch.isfinite(model.memory.tokens.weight.grad).all()
     exact = main_output(answer(remembering(name, head, attention).float(), texts(name, 14, 9)))
     assert (output.float() - exact).abs().mean() < 0.1
 
@@ -203,7 +205,7 @@ def test_autocast_carries_memory_in_any_precision():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = model(**texts("llama", 14, 9), labels=texts("llama", 14, 9)["input_ids"]).loss
     loss.backward()
-    assert torch.isfinite(model.memory.weight.grad).all()
+    assert torch.isfinite(model.memory.tokens.weight.grad).all()
 
 
 @pytest.mark.parametrize(
@@ -214,7 +216,7 @@ def test_a_device_map_places_the_memory(name, head, tmp_path):
     model = remembering(name, head)
     model.save_pretrained(tmp_path)
     loaded = type(model).from_pretrained(tmp_path, device_map={"": "cpu"}, dtype=torch.float64).eval()
-    assert loaded.memory.weight.device == torch.device("cpu")
+    assert loaded.memory.tokens.weight.device == torch.device("cpu")
     inputs = texts(name, 14, 9)
     torch.testing.assert_close(
         main_output(answer(loaded, inputs)), main_output(answer(model, inputs)), rtol=1e-5, atol=1e-5
@@ -253,3 +255,23 @@ def test_the_plain_class_does_not_load_a_model_with_memory_silently(tmp_path):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode != 0
     assert "rmt_bert" in done.stderr
+
+
+def test_weights_of_releases_in_which_memory_was_an_embedding_are_loaded_and_saved_under_the_new_name(
+    tmp_path,
+):
+    from safetensors.torch import load_file
+
+    model = remembering("bert", "ForSequenceClassification")
+    weights = model.state_dict()
+    weights["memory.weight"] = weights.pop("memory.tokens.weight") + 1
+    model.load_state_dict(weights)
+    assert torch.equal(model.memory.tokens.weight, weights["memory.weight"])
+
+    written = ROOT / "tests" / "release" / "17fc2a8" / "wrapped-bert"
+    loaded = type(model).from_pretrained(written)
+    earlier = load_file(written / "model.safetensors")
+    assert torch.equal(loaded.memory.tokens.weight, earlier["memory.weight"])
+    loaded.save_pretrained(tmp_path)
+    again = load_file(tmp_path / "model.safetensors")
+    assert again.keys() == earlier.keys() - {"memory.weight"} | {"memory.tokens.weight"}

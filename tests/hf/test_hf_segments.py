@@ -23,7 +23,7 @@ def cut(*rows, side="right", layout=AFTER_CLS, **settings):
         ids[number, slice(0, len(row)) if side == "right" else slice(width - len(row), width)] = torch.tensor(
             row
         )
-    made = plan({"input_ids": ids}, ids > 0, given, layout)
+    made = plan({"input_ids": ids}, ids > 0, given, layout.beside(given.memory))
     return made, [
         [
             segment.inputs["input_ids"][row][segment.exists[row]].tolist() if segment.alive[row] else None
@@ -72,15 +72,15 @@ def test_rows_end_together_and_none_loses_or_doubles_a_token(side, alignment):
         assert [token for one in row if one for token in one if token >= 10] == given[1:-1]
     flat = torch.cat([segment.inputs["input_ids"] for segment in made.segments], dim=1)
     for number, given in enumerate(rows):
-        found = made.found[number][made.found[number] >= 0]
+        found = made.places[number][made.places[number] >= 0]
         assert flat[number][found].tolist() == given  # every token is found again in its place
 
 
 def test_the_special_tokens_are_found_in_the_last_segment():
     made, _ = cut(ROW, alignment="left")
     last = sum(segment.exists.shape[1] for segment in made.segments[:-1])
-    assert made.found[0, 0] == last
-    assert made.found[0, -1] == last + 3
+    assert made.places[0, 0] == last
+    assert made.places[0, -1] == last + 3
 
 
 def test_a_separator_stands_for_no_token_of_the_text():
@@ -164,7 +164,7 @@ def test_a_tuple_has_the_state_last():
 def test_a_state_of_other_rows_is_refused():
     model = remembering("gpt2")
     with pytest.raises(
-        ConfigError, match=r"state of \(3, 2\) \(rows, memory\) does not fit a batch of \(2, 2\)"
+        ConfigError, match=r"state with memory of shape \(3, 2, 16\) does not fit this .*: \(2, 2, 16\); give"
     ):
         model(**texts("gpt2", 6, 6), state=model.initial_state(3))
 
@@ -174,7 +174,7 @@ def test_embeddings_may_be_given_instead_of_tokens(name):
     model = remembering(name)
     inputs = texts(name, 14, 9)
     expected = answer(model, inputs).last_hidden_state
-    embedded = model.reader().get_input_embeddings()(inputs["input_ids"])
+    embedded = model.segment_backbone().get_input_embeddings()(inputs["input_ids"])
     more = {"decoder_input_ids": torch.tensor([[0, 5, 6]] * 2)} if model.config.is_encoder_decoder else {}
     got = model(inputs_embeds=embedded, attention_mask=inputs["attention_mask"], **more).last_hidden_state
     torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)

@@ -1,10 +1,13 @@
 """Each silent trap of driving pretrained models with memory, and that it is not fallen into."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 
 import rmt
 from rmt.errors import ConfigError
+from rmt.hf.backbone import SegmentBackbone
 from rmt.hf.masks import READ, TOKEN, WRITE, additive, block_mask, causal_blocks
 from tests.hf.zoo import answer, of_kind, plain, remembering, texts
 
@@ -136,7 +139,7 @@ def test_memory_keeps_the_size_of_embeddings_if_asked(name):
 def test_initial_memory_has_the_size_of_embeddings(name):
     base = plain(name)
     model = rmt.add_memory(base, memory=30)
-    ratio = model.memory.weight.std() / base.get_input_embeddings().weight.std()
+    ratio = model.memory.tokens.weight.std() / base.get_input_embeddings().weight.std()
     assert 0.8 < ratio < 1.25
 
 
@@ -179,32 +182,18 @@ def test_nothing_stays_on_the_model_after_a_call_even_if_it_fails():
     assert "forward" not in model.bert.__dict__
 
 
-class seeing:
+@contextmanager
+def seeing(model, note):
     """What the backbone is called with, segment after segment."""
+    original = SegmentBackbone.__call__
 
-    def __init__(self, model, note):
-        self.module, self.note = model.reader(), note
-        self.bare = self.module is model
+    def call(backbone, layers=None, **inputs):
+        note(inputs)
+        return original(backbone, layers, **inputs)
 
-    def __enter__(self):
-        from rmt.hf.cell import Cell
-
-        self.original = Cell.run
-
-        def run(cell, segment, packed):
-            backbone = cell.backbone
-            cell.backbone = lambda **given: (self.note(given), backbone(**given))[1]
-            try:
-                return self.original(cell, segment, packed)
-            finally:
-                cell.backbone = backbone
-
-        Cell.run = run
-
-    def __exit__(self, *error):
-        from rmt.hf.cell import Cell
-
-        Cell.run = self.original
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SegmentBackbone, "__call__", call)
+        yield
 
 
 def last_segment_hidden(model, inputs):
@@ -213,7 +202,7 @@ def last_segment_hidden(model, inputs):
     from rmt.hf.cell import Cell
     from rmt.hf.segments import plan
 
-    cell = Cell(model.base_model.forward, model, {"return_dict": True})
+    cell = Cell(model, {"return_dict": True})
     cut = plan(
         {"input_ids": inputs["input_ids"]}, inputs["attention_mask"].bool(), model.settings, model.layout
     )
@@ -222,6 +211,6 @@ def last_segment_hidden(model, inputs):
 
 
 def rmt_backbone_hidden(model, inputs):
-    from rmt.hf.reading import Reading
+    from rmt.hf.segmentwise import SegmentwiseCall
 
-    return Reading(model, model.reader().forward, None)(**inputs).last_hidden_state
+    return SegmentwiseCall(model, None)(**inputs).last_hidden_state

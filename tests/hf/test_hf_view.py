@@ -30,7 +30,7 @@ def test_the_training_loops_bptt_reaches_as_far_as_it_says(depth):
     losses = list(
         bptt(view, segments, view.initial_state(1), lambda index, output: output.logits.pow(2).mean(), depth)
     )
-    (gradient,) = torch.autograd.grad(losses[-1], [model.memory.weight], allow_unused=True)
+    (gradient,) = torch.autograd.grad(losses[-1], [model.memory.tokens.weight], allow_unused=True)
     assert (gradient is not None) == (depth == "full")
 
 

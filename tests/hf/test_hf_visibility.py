@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rmt.core.spans import Spans
 from rmt.hf.cell import Cell
-from rmt.hf.segments import Segment
+from rmt.hf.segments import TextSegment
 from tests.hf.zoo import answer, main_output, of_kind, over, plain, remembering, texts
 
 DECODERS = pytest.mark.parametrize("name", of_kind("decoder"))
@@ -83,12 +83,10 @@ def test_a_local_layer_sees_its_surroundings_and_memory():
 
 def influence_inside(model, tokens: int) -> Tensor:
     """Which places of a whole segment depend on which, (Q, Q), by the backbone's Jacobian."""
-    reader = model.reader()
-    backbone = super(type(model), model).forward if reader is model else reader.forward
     more = {"use_cache": False} if model.family.kind == "decoder" else {}
-    cell = Cell(backbone, model, {"return_dict": True, **more})
+    cell = Cell(model, {"return_dict": True, **more})
     ids = torch.randint(3, 30, (1, tokens))
-    segment = Segment({"input_ids": ids}, torch.ones_like(ids).bool(), torch.ones(1).bool())
+    segment = TextSegment({"input_ids": ids}, torch.ones_like(ids).bool(), torch.ones(1).bool())
     packed = cell.pack(segment, model.initial_state(1))
 
     def run(embedded: Tensor) -> Tensor:

@@ -143,7 +143,8 @@ def remembering(
     """The same with memory that is not small."""
     model = add_memory(plain(name, head, attention), memory=memory, segment_length=length, **options)
     with torch.no_grad():
-        model.memory.weight.copy_(torch.randn(memory, WIDTH, generator=torch.Generator().manual_seed(2)))
+        tokens = torch.randn(memory, WIDTH, generator=torch.Generator().manual_seed(2))
+        model.memory.tokens.weight.copy_(tokens)
     return model
 
 

@@ -85,29 +85,29 @@ class Classifier(NamedTuple):
         inputs.pop("token_type_ids", None)
         best = self.model(**inputs).logits.float().softmax(-1).max(-1)
         return [
-            (self.labels[one], value)
-            for one, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            (self.labels[index], value)
+            for index, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
     def write(self, inputs: Any) -> list[tuple[str, float]]:
         """The generated labels and the probability of each as a whole."""
         inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
-        made = self.model.generate(
+        generated = self.model.generate(
             **inputs,
             max_new_tokens=self.longest_label,
             do_sample=False,
             output_logits=True,
             return_dict_in_generate=True,
         )
-        texts = self.tokenizer.batch_decode(made.sequences, skip_special_tokens=True)
-        tokens = made.sequences[:, -len(made.logits) :]
-        chosen = torch.stack([step.float().log_softmax(-1) for step in made.logits], dim=1)
-        chances = chosen.gather(2, tokens[..., None])[..., 0]
+        texts = self.tokenizer.batch_decode(generated.sequences, skip_special_tokens=True)
+        tokens = generated.sequences[:, -len(generated.logits) :]
+        log_probs = torch.stack([step.float().log_softmax(-1) for step in generated.logits], dim=1)
+        chosen = log_probs.gather(2, tokens[..., None])[..., 0]
         padding = self.tokenizer.pad_token_id
-        sure = (chances * (tokens != padding)).sum(1).exp().tolist()
+        probabilities = (chosen * (tokens != padding)).sum(1).exp().tolist()
         return [
-            (text.strip(), one if self.named(text) >= 0 else 0.0)
-            for text, one in zip(texts, sure, strict=True)
+            (text.strip(), probability if self.named(text) >= 0 else 0.0)
+            for text, probability in zip(texts, probabilities, strict=True)
         ]
 
 
@@ -115,15 +115,15 @@ def load_classifier(folder: str | Path) -> Classifier:
     """The classifier that a run saved."""
     import transformers
 
-    place = Path(folder) / "model"
-    if not (place / "config.json").exists():
+    model_folder = Path(folder) / "model"
+    if not (model_folder / "config.json").exists():
         raise CheckpointError(
             f"run {str(folder)!r} has no model yet; finish it with the same rmt finetune command"
         )
-    config = transformers.AutoConfig.from_pretrained(place)
+    config = transformers.AutoConfig.from_pretrained(model_folder)
     labels = [config.id2label[number] for number in sorted(config.id2label)]
-    model = auto_class(config).from_pretrained(place, dtype=torch.float32)
-    return Classifier(model.eval(), tokenizer_of(str(place), model), labels)
+    model = auto_class(config).from_pretrained(model_folder, dtype=torch.float32)
+    return Classifier(model.eval(), tokenizer_of(str(model_folder), model), labels)
 
 
 def make_classifier(backbone: str, tokenizer: str | None, labels: list[str], **memory: Any) -> Classifier:

@@ -24,7 +24,7 @@ class Document(NamedTuple):
     label: str
 
 
-class Corpus(NamedTuple):
+class DocumentCorpus(NamedTuple):
     """Documents by split; every split whose name begins with `test` is measured."""
 
     splits: dict[str, list[Document]]
@@ -40,25 +40,25 @@ class Columns(NamedTuple):
     split: str = "split"
 
 
-def read_corpus(place: str | Path, columns: Columns) -> Corpus:
+def read_corpus(path: str | Path, columns: Columns) -> DocumentCorpus:
     """The documents of a file, of a folder with a file per split, or of a folder with a folder per class."""
-    place = Path(place)
-    if not place.exists():
-        raise DataError(f"data={str(place)!r} does not exist; name a file or a folder of documents")
-    if place.is_file():
-        return corpus(by_split(rows(place), place, columns))
-    files = split_files(place)
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"data={str(path)!r} does not exist; name a file or a folder of documents")
+    if path.is_file():
+        return corpus(by_split(rows(path), path, columns))
+    files = split_files(path)
     if files:
         return corpus({split: list(documents(rows(file), file, columns)) for split, file in files.items()})
-    folders = {split: folder for split in SPLITS if (folder := place / split).is_dir()}
+    folders = {split: folder for split in SPLITS if (folder := path / split).is_dir()}
     if folders:
         return corpus({split: list(labelled_folders(folder)) for split, folder in folders.items()})
-    return corpus({"train": list(labelled_folders(place))})
+    return corpus({"train": list(labelled_folders(path))})
 
 
-def corpus(splits: dict[str, list[Document]]) -> Corpus:
+def corpus(splits: dict[str, list[Document]]) -> DocumentCorpus:
     """The splits that are given, and those that are not taken from the training documents."""
-    splits = {split: found for split, found in splits.items() if found}
+    splits = {split: members for split, members in splits.items() if members}
     if "train" not in splits:
         raise DataError(
             "there are no training documents: give a split named train, or one file without splits"
@@ -74,19 +74,19 @@ def corpus(splits: dict[str, list[Document]]) -> Corpus:
     notes = [
         f"{split}: {len(splits[split])} documents, taken from the training documents" for split in missing
     ]
-    for split, found in splits.items():
-        unseen = {document.label for document in found} - counts.keys()
+    for split, members in splits.items():
+        unseen = {document.label for document in members} - counts.keys()
         if unseen:
             raise DataError(f"split {split} has the label {min(unseen)!r}, which no training document has")
-    return Corpus(splits, sorted(counts), notes)
+    return DocumentCorpus(splits, sorted(counts), notes)
 
 
-def divide(found: list[Document], missing: list[str]) -> dict[str, list[Document]]:
+def divide(training: list[Document], missing: list[str]) -> dict[str, list[Document]]:
     """A share of each class for the splits that are missing, the rest to train: the same ones each time."""
     if not missing:
-        return {"train": found}
+        return {"train": training}
     groups: dict[str, list[Document]] = defaultdict(list)
-    for document in found:
+    for document in training:
         groups[document.label].append(document)
     splits: dict[str, list[Document]] = {split: [] for split in ("train", *missing)}
     for label, group in sorted(groups.items()):
@@ -102,22 +102,22 @@ def divide(found: list[Document], missing: list[str]) -> dict[str, list[Document
 
 def split_files(folder: Path) -> dict[str, Path]:
     """The files of a folder that are a split each, such as `train.jsonl` or `dev.csv`."""
-    found = {}
+    files = {}
     for split, names in SPLITS.items():
-        there = [folder / f"{name}{ending}" for name in names for ending in FORMATS]
-        if file := next((file for file in there if file.is_file()), None):
-            found[split] = file
-    return found
+        possible = [folder / f"{name}{ending}" for name in names for ending in FORMATS]
+        if file := next((file for file in possible if file.is_file()), None):
+            files[split] = file
+    return files
 
 
-def by_split(found: Iterable[Mapping[str, Any]], file: Path, columns: Columns) -> dict[str, list[Document]]:
+def by_split(table: Iterable[Mapping[str, Any]], file: Path, columns: Columns) -> dict[str, list[Document]]:
     """The rows of one file; a column `split` says where they belong."""
-    given = list(found)
-    if not given or columns.split not in given[0]:
-        return {"train": list(documents(given, file, columns))}
+    table = list(table)
+    if not table or columns.split not in table[0]:
+        return {"train": list(documents(table, file, columns))}
     known = {name: split for split, names in SPLITS.items() for name in names}
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in given:
+    for row in table:
         name = str(row[columns.split])
         if name not in known:
             raise DataError(f"{file}: split={name!r} is none of {', '.join(known)}")
@@ -125,9 +125,9 @@ def by_split(found: Iterable[Mapping[str, Any]], file: Path, columns: Columns) -
     return {split: list(documents(group, file, columns)) for split, group in groups.items()}
 
 
-def documents(found: Iterable[Mapping[str, Any]], file: Path, columns: Columns) -> Iterator[Document]:
+def documents(table: Iterable[Mapping[str, Any]], file: Path, columns: Columns) -> Iterator[Document]:
     """Rows as documents; a missing column or an empty text is an error that names the row."""
-    for number, row in enumerate(found, 1):
+    for number, row in enumerate(table, 1):
         for column in (columns.text, columns.label):
             if row.get(column) is None:
                 raise DataError(
@@ -197,12 +197,12 @@ def parquet_rows(file: Path) -> Iterator[dict[str, Any]]:
     yield from parquet.read_table(file).to_pylist()
 
 
-def labelled_folders(place: Path) -> Iterator[Document]:
+def labelled_folders(folder: Path) -> Iterator[Document]:
     """Texts in a folder per class."""
-    files = sorted(place.glob("*/*.txt"))
+    files = sorted(folder.glob("*/*.txt"))
     if not files:
         raise DataError(
-            f"{place} has no documents: neither train.jsonl or such, nor a folder per class with .txt files"
+            f"{folder} has no documents: neither train.jsonl or such, nor a folder per class with .txt files"
         )
     for file in files:
         yield document(file.read_text(encoding="utf-8"), file.parent.name, str(file))

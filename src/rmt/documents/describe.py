@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from rmt.core.tree import tree_items
 from rmt.documents.classifier import quietly
 from rmt.hf import add_memory
 from rmt.hf.families import FAMILIES, Family, family_of, limit_of
@@ -25,9 +26,9 @@ def describe(backbone: str, memory: int, layout: str | None) -> dict[str, str]:
         family_of(plain)
         model = add_memory(plain, memory=memory, layout=layout)
     family, settings = FAMILIES[config.model_type.removeprefix("rmt_")], model.settings
-    limit = limit_of(config, family)
-    weights = sum(one.numel() for name, one in model.named_parameters() if not name.startswith("memory."))
-    width = model.memory.weight.shape[1]
+    limit, width = limit_of(config, family), model.memory.width
+    parameters = model.named_parameters()
+    weights = sum(weight.numel() for name, weight in parameters if not name.startswith("memory."))
     return {
         "model": f"{type(model).__name__}, {family.kind}, {config.num_hidden_layers} layers of width {width}",
         "layout": f"{settings.layout}: {drawn(family, model)}; possible: {', '.join(family.layouts)}",
@@ -35,8 +36,8 @@ def describe(backbone: str, memory: int, layout: str | None) -> dict[str, str]:
         "segment": f"{settings.segment_length} tokens of text beside memory and special tokens",
         "mask": mask_of(family, model),
         "attention": attention_of(family, model),
-        "memory": f"{settings.memory} × {width} = {settings.memory * width:,} parameters",
-        "carried": f"{settings.memory * width * 4:,} bytes per document in float32, however long it is",
+        "memory": memory_of(model),
+        "carried": f"{carried_numbers(model) * 4:,} bytes per document in float32, however long it is",
         "trained": f"all {weights:,} weights of the backbone, its head, and memory; with an adapter: "
         "modules_to_save=['memory']",
         "heads": ", ".join(family.heads),
@@ -45,12 +46,23 @@ def describe(backbone: str, memory: int, layout: str | None) -> dict[str, str]:
 
 def drawn(family: Family, model: Any) -> str:
     """A segment as a row of words."""
-    size, layout = model.settings.memory, model.layout
-    block = [f"mem×{size}"] if size else []
+    memory, layout = model.memory, model.layout
+    read, write = ([f"mem×{size}"] if size else [] for size in (memory.read_size, memory.write_size))
     start, end = ["[CLS]"] * family.prefix, ["[SEP]"] * family.suffix
-    separator = ["[SEP]"] * (layout.separator if size else 0)
-    words = [*start[: layout.after], *block, *start[layout.after :], *separator, "text", *end]
-    return " ".join([*words, *block] if layout.write else words)
+    separator = ["[SEP]"] * layout.separator
+    return " ".join([*start[: layout.after], *read, *start[layout.after :], *separator, "text", *end, *write])
+
+
+def memory_of(model: Any) -> str:
+    """The parameters of memory; of memory tokens, how many there are and how wide."""
+    settings, count = model.settings, sum(weight.numel() for weight in model.memory.parameters())
+    form = f"{settings.memory} × {model.memory.width} =" if settings.kind == "tokens" else f"{settings.kind},"
+    return f"{form} {count:,} parameters"
+
+
+def carried_numbers(model: Any) -> int:
+    """How many numbers go from one segment of a document to the next."""
+    return sum(tensor.numel() for _, tensor in tree_items(model.initial_state(1).carried))
 
 
 def mask_of(family: Family, model: Any) -> str:

@@ -15,7 +15,7 @@ import torch
 from rmt.config import to_dict
 from rmt.documents.classifier import Classifier, make_classifier
 from rmt.documents.config import FinetuneConfig, renamed
-from rmt.documents.corpus import Corpus
+from rmt.documents.corpus import DocumentCorpus
 from rmt.errors import ConfigError, DataError
 from rmt.train.device import device_of
 from rmt.train.folder import alone, read_result
@@ -23,7 +23,7 @@ from rmt.train.log import MetricsLog, environment, write_json, write_whole
 from rmt.yamlfile import read_yaml, write_yaml
 
 
-class Observer(Protocol):
+class FinetuneObserver(Protocol):
     """Who is told what happens."""
 
     def note(self, text: str) -> None: ...
@@ -38,7 +38,11 @@ class Observer(Protocol):
 
 
 def finetune(
-    config: FinetuneConfig, corpus: Corpus, folder: Path, observer: Observer, restart: bool = False
+    config: FinetuneConfig,
+    corpus: DocumentCorpus,
+    folder: Path,
+    observer: FinetuneObserver,
+    restart: bool = False,
 ) -> tuple[dict[str, Any], bool]:
     """The result of a run in `folder`, and whether it was finished already."""
     if not restart and (folder / "config.yaml").exists():
@@ -73,18 +77,21 @@ def finetune(
 
 
 def encode(
-    classifier: Classifier, corpus: Corpus, config: FinetuneConfig, observer: Observer
+    classifier: Classifier, corpus: DocumentCorpus, config: FinetuneConfig, observer: FinetuneObserver
 ) -> dict[str, list[dict[str, Any]]]:
     """The documents as tokens; what does not fit is counted, and told or refused."""
-    rows = {split: [classifier.encode(one) for one in some] for split, some in corpus.splits.items()}
-    for split, some in rows.items():
-        over, held = classifier.too_long(some), classifier.model.settings
+    rows = {
+        split: [classifier.encode(document) for document in documents]
+        for split, documents in corpus.splits.items()
+    }
+    for split, encoded in rows.items():
+        over, settings = classifier.too_long(encoded), classifier.model.settings
         if not over:
             continue
-        total = sum(len(row["input_ids"]) for row in some)
+        total = sum(len(row["input_ids"]) for row in encoded)
         counted = (
-            f"{split}: {len(over)} of {len(some)} documents are longer than {held.max_segments} segments of "
-            f"{held.segment_length} tokens"
+            f"{split}: {len(over)} of {len(encoded)} documents are longer than {settings.max_segments} "
+            f"segments of {settings.segment_length} tokens"
         )
         if config.overlong == "error":
             raise DataError(f"{counted}, the longest by {max(over)}; use more --segments, or --overlong warn")
@@ -97,7 +104,7 @@ def run(
     classifier: Classifier,
     rows: dict[str, list[dict[str, Any]]],
     folder: Path,
-    observer: Observer,
+    observer: FinetuneObserver,
     device: str,
 ) -> dict[str, Any]:
     """Train, keep the best model, measure it, and write everything down."""
@@ -116,16 +123,16 @@ def run(
     trainer.train(resume_from_checkpoint=last)
     seconds = time.monotonic() - started
     metrics = {
-        split: measured(trainer.predict(some, metric_key_prefix="x").metrics)
-        for split, some in rows.items()
+        split: measured(trainer.predict(encoded, metric_key_prefix="x").metrics)
+        for split, encoded in rows.items()
         if split == "valid" or split.startswith("test")
     }
     classifier.model.save_pretrained(folder / "model")
     classifier.tokenizer.save_pretrained(folder / "model")
-    held = classifier.model.settings
+    length = classifier.model.settings.segment_length
     result = {
         "task": config.data,
-        "model": f"{classifier.model.config.model_type}, {config.segments} × {held.segment_length} tokens",
+        "model": f"{classifier.model.config.model_type}, {config.segments} × {length} tokens",
         "recipe": "finetune",
         "metric": "f1",
         "value": metrics["test"]["f1"],
@@ -157,10 +164,10 @@ def best_step(trainer: Any) -> int:
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     """Mean and sample deviation of F1 over runs, by split."""
     splits = [split for split in results[0]["metrics"] if split != "valid"]
-    values = {split: [one["metrics"][split]["f1"] for one in results] for split in splits}
+    scores = {split: [result["metrics"][split]["f1"] for result in results] for split in splits}
     return {
-        split: (statistics.mean(some), statistics.stdev(some) if len(some) > 1 else math.nan)
-        for split, some in values.items()
+        split: (statistics.mean(values), statistics.stdev(values) if len(values) > 1 else math.nan)
+        for split, values in scores.items()
     }
 
 

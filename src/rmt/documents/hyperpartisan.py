@@ -13,18 +13,18 @@ from importlib import resources
 from pathlib import Path
 from xml.etree import ElementTree
 
-from rmt.documents.corpus import Corpus, Document
+from rmt.documents.corpus import Document, DocumentCorpus
 from rmt.errors import DataError
 
 ARTICLES = "articles-training-byarticle-20181122.xml"
 TRUTH = "ground-truth-training-byarticle-20181122.xml"
 PUBLISHED = "hp-splits.json"
-COUNT = 645
+COUNT = 645  # articles of the published training set
 
 Ids = dict[str, list[int]]
 
 
-def read_hyperpartisan(folder: str | Path) -> Corpus:
+def read_hyperpartisan(folder: str | Path) -> DocumentCorpus:
     """The articles by split: train, valid, test (clean) and, where hp-splits.json is, test_published."""
     folder = Path(folder)
     for name in (ARTICLES, TRUTH):
@@ -41,22 +41,21 @@ def read_hyperpartisan(folder: str | Path) -> Corpus:
         notes.append("test is the clean split; test_published has 51 articles of the training set in it")
     else:
         notes.append(f"test is the clean split; for the published one put {PUBLISHED} into {folder}")
-    return Corpus(
-        {split: [articles[one] for one in some] for split, some in ids.items()}, ["false", "true"], notes
-    )
+    splits = {split: [articles[number] for number in numbers] for split, numbers in ids.items()}
+    return DocumentCorpus(splits, ["false", "true"], notes)
 
 
 def read_articles(folder: Path) -> dict[int, Document]:
     """All articles by their number: the text without its markup, as published by the task."""
-    labels = {one.get("id"): one.get("hyperpartisan") for one in parse(folder / TRUTH)}
-    found = {}
-    for one in parse(folder / ARTICLES):
-        key = one.get("id") or ""
-        text = " ".join("".join(one.itertext()).split())
-        found[int(key)] = Document(text, str(labels[key]))
-    if len(found) != COUNT:
-        raise DataError(f"{folder / ARTICLES} has {len(found)} articles, not {COUNT}; unpack it again")
-    return found
+    labels = {truth.get("id"): truth.get("hyperpartisan") for truth in parse(folder / TRUTH)}
+    articles = {}
+    for article in parse(folder / ARTICLES):
+        key = article.get("id") or ""
+        text = " ".join("".join(article.itertext()).split())
+        articles[int(key)] = Document(text, str(labels[key]))
+    if len(articles) != COUNT:
+        raise DataError(f"{folder / ARTICLES} has {len(articles)} articles, not {COUNT}; unpack it again")
+    return articles
 
 
 def parse(file: Path) -> ElementTree.Element:

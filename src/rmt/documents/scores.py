@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 def scores(predicted: Sequence[int], true: Sequence[int], classes: int) -> dict[str, float]:
     """`accuracy` and `f1`: of the last class where there are two, else the mean over classes."""
-    right = sum(one == other for one, other in zip(predicted, true, strict=True))
-    each = [f1(predicted, true, one) for one in range(classes)]
+    right = sum(guess == label for guess, label in zip(predicted, true, strict=True))
+    each = [f1(predicted, true, label) for label in range(classes)]
     return {"accuracy": right / len(true), "f1": each[1] if classes == 2 else sum(each) / classes}
 
 
 def f1(predicted: Sequence[int], true: Sequence[int], positive: int) -> float:
     """2 · hits / (predicted + true) of one class; 0 where there is none."""
     pairs = list(zip(predicted, true, strict=True))
-    hits = sum(one == other == positive for one, other in pairs)
-    named = sum((one == positive) + (other == positive) for one, other in pairs)
+    hits = sum(guess == label == positive for guess, label in pairs)
+    named = sum((guess == positive) + (label == positive) for guess, label in pairs)
     return 2 * hits / named if named else 0.0

@@ -17,7 +17,7 @@ from rmt.train.warmup import warmup_steps
 if TYPE_CHECKING:
     from rmt.documents.classifier import Classifier
     from rmt.documents.config import FinetuneConfig
-    from rmt.documents.finetune import Observer
+    from rmt.documents.finetune import FinetuneObserver
 
 
 def build_trainer(
@@ -26,7 +26,7 @@ def build_trainer(
     rows: dict[str, list[dict[str, Any]]],
     folder: Path,
     log: MetricsLog,
-    observer: Observer,
+    observer: FinetuneObserver,
     device: str,
 ) -> Any:
     """A Trainer that keeps the model with the best F1 on the validation documents."""
@@ -70,10 +70,10 @@ def build_trainer(
     trainer = (transformers.Seq2SeqTrainer if writes else transformers.Trainer)(
         model=classifier.model,
         args=arguments,
-        train_dataset=Rows(rows["train"]),
-        eval_dataset=Rows(rows["valid"]),
+        train_dataset=DocumentDataset(rows["train"]),
+        eval_dataset=DocumentDataset(rows["valid"]),
         data_collator=collator(classifier),
-        compute_metrics=lambda found: classifier.score(found.predictions, found.label_ids),
+        compute_metrics=lambda results: classifier.score(results.predictions, results.label_ids),
         optimizers=(optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, slope(steps, config.warmup))),
         callbacks=[transformers.EarlyStoppingCallback(config.patience), Telling(log, observer)],
     )
@@ -82,7 +82,7 @@ def build_trainer(
     return trainer
 
 
-class Rows(torch.utils.data.Dataset):
+class DocumentDataset(torch.utils.data.Dataset):
     """Encoded documents."""
 
     def __init__(self, rows: Sequence[dict[str, Any]]):
@@ -130,7 +130,7 @@ def slope(steps: int, warmup: float) -> Any:
 class Telling(TrainerCallback):
     """Writes metrics.jsonl and tells the observer."""
 
-    def __init__(self, log: MetricsLog, observer: Observer):
+    def __init__(self, log: MetricsLog, observer: FinetuneObserver):
         self.log, self.observer = log, observer
 
     def on_log(

@@ -1,19 +1,21 @@
 """A pretrained model as the paper's cell: (segment, state) -> (output, state), memory among its tokens."""
 
-# B batch · S places of a segment · M memory · D width · Q = S + M (+ M with a write block)
+# B batch · S places of a segment · R read block · W write block · D width · Q = R + S + W
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from rmt.core.memory import Carried, LayerMemory, Memory
+from rmt.core.spans import Spans
 from rmt.core.state import State
+from rmt.hf.backbone import SegmentBackbone
 from rmt.hf.families import Layout
 from rmt.hf.masks import READ, TOKEN, WRITE, block_mask, local_masks
-from rmt.hf.segments import Segment
+from rmt.hf.segments import TextSegment
 from rmt.hf.settings import Settings
 
 
@@ -26,7 +28,7 @@ class Packed(NamedTuple):
     places: Tensor  # (B, Q) where each row of [before ∘ read ∘ tokens ∘ write] went
 
 
-class Output(NamedTuple):
+class CellOutput(NamedTuple):
     """What a segment gives."""
 
     hidden: Tensor  # (B, S, D) tokens only
@@ -36,32 +38,32 @@ class Output(NamedTuple):
 
 
 class Cell:
-    """A backbone called as it always is, with memory among its inputs; size zero adds nothing."""
+    """A backbone called as it always is, with memory among its inputs; blocks of size zero add nothing."""
 
-    def __init__(
-        self, backbone: Callable[..., Any], model: Any, options: dict[str, Any] | None = None
-    ) -> None:
-        self.backbone = backbone
-        self.embedding = model.reader().get_input_embeddings()
+    def __init__(self, model: Any, options: dict[str, Any] | None = None):
+        self.backbone = SegmentBackbone(model)
+        self.embedding = self.backbone.module.get_input_embeddings()
         self.config = model.config
+        self.memory: Memory = model.memory
         self.settings: Settings = model.settings
         self.layout: Layout = model.layout
         self.options = options or {}
 
-    def __call__(self, segment: Segment, state: State) -> Output:
-        """Read one segment; rows without it keep their state."""
+    def __call__(self, segment: TextSegment, state: State) -> CellOutput:
+        """Encode one segment; rows without it keep their state."""
         packed = self.pack(segment, state)
-        output = self.run(segment, packed)
-        hidden = output.last_hidden_state
-        tokens, memory = self.unpack(hidden, packed, segment)
-        after = State(memory, (), state.cached).where(segment.alive, state)
-        return Output(tokens, after, output, packed)
+        layers = PackedLayerMemory(self, state.carried, packed) if self.memory.in_layers else None
+        output = self.run(segment, packed, layers)
+        read, tokens, write = self.unpack(output.last_hidden_state, packed)
+        carried = self.memory.carry(read, write, layers.leaving if layers else state.carried)
+        after = State(carried, (), state.cached).where(segment.alive, state)
+        return CellOutput(tokens, after, output, packed)
 
-    def run(self, segment: Segment, packed: Packed) -> Any:
-        """The backbone's output; without memory it is given what it would be given alone."""
+    def run(self, segment: TextSegment, packed: Packed, layers: LayerMemory | None = None) -> Any:
+        """The backbone's output; without memory blocks it is given what it would be given alone."""
         inputs: dict[str, Any] = {"attention_mask": packed.exists.long()}
-        if self.settings.memory == 0:
-            return self.backbone(**inputs, **segment.inputs, **self.options)
+        if self.memory.read_size + self.memory.write_size == 0:
+            return self.backbone(layers, **inputs, **segment.inputs, **self.options)
         if self.layout.blocks:
             inputs["attention_mask"] = block_mask(self.config, *packed[:3])
         elif getattr(self.config, "global_attn_every_n_layers", 0):
@@ -70,60 +72,75 @@ class Cell:
             inputs["position_ids"] = torch.arange(packed.kind.shape[1], device=packed.kind.device)[None]
         if "token_type_ids" in segment.inputs:
             inputs["token_type_ids"] = self.token_types(segment.inputs["token_type_ids"], packed)
-        return self.backbone(inputs_embeds=packed.embedded, **inputs, **self.options)
+        return self.backbone(layers, inputs_embeds=packed.embedded, **inputs, **self.options)
 
-    def pack(self, segment: Segment, state: State) -> Packed:
+    def pack(self, segment: TextSegment, state: State) -> Packed:
         """[before ∘ read ∘ tokens ∘ write], what exists to the left."""
         embedded = self.embed(segment)
-        memory = self.entering(state.memory).to(embedded.dtype)
-        there = torch.ones(memory.shape[:2], dtype=torch.bool, device=embedded.device)
-        exists = self.around(segment.exists, there, there)
+        read = self.entering(self.memory.read_block(state.carried)).to(embedded.dtype)
+        write = self.entering(self.memory.write_block(state.carried)).to(embedded.dtype)
+        blocks = [
+            torch.ones(block.shape[:2], dtype=torch.bool, device=block.device) for block in (read, write)
+        ]
+        exists = self.around(segment.exists, *blocks)
         kind = self.around(
-            torch.full_like(segment.exists, TOKEN, dtype=torch.long),
-            torch.full_like(there, READ, dtype=torch.long),
-            torch.full_like(there, WRITE, dtype=torch.long),
+            *(
+                torch.full_like(part, name, dtype=torch.long)
+                for part, name in zip((segment.exists, *blocks), (TOKEN, READ, WRITE), strict=True)
+            )
         )
         order = (~exists).to(torch.uint8).argsort(dim=1, stable=True)
         return Packed(
-            rows(self.around(embedded, memory, memory), order),
+            rows(self.around(embedded, read, write), order),
             kind.gather(1, order),
             exists.gather(1, order),
             order.argsort(dim=1),
         )
 
-    def unpack(self, hidden: Tensor, packed: Packed, segment: Segment) -> tuple[Tensor, Tensor]:
-        """Tokens (B, S, D) and the memory (B, M, D) for the next segment: H_{τ+1}^mem := H_τ^write."""
-        size, after = self.settings.memory, self.layout.after
-        tokens = segment.exists.shape[1]
-        write = size if self.layout.write else 0
-        before, read, rest, written = rows(hidden, packed.places).split(
-            [after, size, tokens - after, write], dim=1
-        )
-        return torch.cat([before, rest], dim=1), written if write else read
+    def unpack(self, hidden: Tensor, packed: Packed) -> tuple[Tensor, Tensor, Tensor]:
+        """Packed rows (B, Q, D) -> read (B, R, D), tokens (B, S, D), write (B, W, D)."""
+        read, write, after = self.memory.read_size, self.memory.write_size, self.layout.after
+        sizes = [after, read, hidden.shape[1] - after - read - write, write]
+        before, read_rows, rest, write_rows = rows(hidden, packed.places).split(sizes, dim=1)
+        return read_rows, torch.cat([before, rest], dim=1), write_rows
 
     def around(self, tokens: Tensor, read: Tensor, write: Tensor) -> Tensor:
         """Memory among the tokens, along the axis of a segment."""
         after = self.layout.after
-        parts = [tokens[:, :after], read, tokens[:, after:]]
-        return torch.cat([*parts, write] if self.layout.write else parts, dim=1)
+        return torch.cat([tokens[:, :after], read, tokens[:, after:], write], dim=1)
 
-    def embed(self, segment: Segment) -> Tensor:
+    def embed(self, segment: TextSegment) -> Tensor:
         if "inputs_embeds" in segment.inputs:
             return segment.inputs["inputs_embeds"]
         embedded: Tensor = self.embedding(segment.inputs["input_ids"])
         return embedded
 
-    def entering(self, memory: Tensor) -> Tensor:
-        """Memory as it enters a segment: as it left the last one, or at the size of token embeddings."""
+    def entering(self, block: Tensor) -> Tensor:
+        """A memory block as it enters a segment: as memory gives it, or at the size of token embeddings."""
         if self.settings.scale == "free":
-            return memory
-        size = memory.pow(2).mean(-1, keepdim=True).sqrt()
-        return memory * (self.settings.embedding_rms / size.clamp(min=torch.finfo(memory.dtype).tiny))
+            return block
+        size = block.pow(2).mean(-1, keepdim=True).sqrt()
+        return block * (self.settings.embedding_rms / size.clamp(min=torch.finfo(block.dtype).tiny))
 
     def token_types(self, types: Tensor, packed: Packed) -> Tensor:
         """Token types with type 0 for memory."""
-        memory = types.new_zeros(len(types), self.settings.memory)
-        return self.around(types, memory, memory).gather(1, packed.places.argsort(dim=1))
+        read, write = (
+            types.new_zeros(len(types), size) for size in (self.memory.read_size, self.memory.write_size)
+        )
+        return self.around(types, read, write).gather(1, packed.places.argsort(dim=1))
+
+
+class PackedLayerMemory(LayerMemory):
+    """Memory in the layers of a packed segment; it learns from rows laid out [read ∘ tokens ∘ write]."""
+
+    def __init__(self, cell: Cell, carried: Carried, packed: Packed):
+        read, write = cell.memory.read_size, cell.memory.write_size
+        super().__init__(cell.memory, carried, Spans(0, read, packed.kind.shape[1] - read - write, write))
+        self.cell, self.packed = cell, packed
+
+    def after(self, layer: int, hidden: Tensor) -> None:
+        if self.memory.write_size:
+            super().after(layer, torch.cat(self.cell.unpack(hidden, self.packed), dim=1))
 
 
 def rows(hidden: Tensor, order: Tensor) -> Tensor:

@@ -13,8 +13,12 @@ class Layout(NamedTuple):
 
     after: int  # special tokens before the read block
     separator: int = 0  # special tokens between the read block and the text
-    write: bool = False  # a write block behind the tokens; without one, the read block is written to as well
+    write: bool = False  # memory tokens have a write block; without one, the read block is written to as well
     blocks: bool = False  # each memory block sees itself whole although tokens are causal
+
+    def beside(self, read: int) -> Layout:
+        """The layout where the read block has so many rows: where it has none, nothing sets it apart."""
+        return self if read else self._replace(after=0, separator=0)
 
 
 class Family(NamedTuple):
@@ -24,6 +28,7 @@ class Family(NamedTuple):
     prefix: int  # special tokens that the tokenizer puts before a text
     suffix: int  # and behind it
     layouts: dict[str, Layout]  # the first is the default
+    layers: str  # where the part that encodes segments has its layers
     reserved: int = 0  # rows of the position table that no token uses
     limited: bool = True  # there is no position beyond max_position_embeddings
     heads: tuple[str, ...] = ()
@@ -40,35 +45,35 @@ AFTER_CLS = {"paper": Layout(after=1, separator=1), "prefix": Layout(after=0)}
 AROUND = {"paper": Layout(after=0, write=True, blocks=True), "causal": Layout(after=0, write=True)}
 
 
-def encoder(reserved: int = 0, limited: bool = True) -> Family:
+def encoder(layers: str = "encoder.layer", reserved: int = 0, limited: bool = True) -> Family:
     """[CLS] text [SEP], everything sees everything."""
-    return Family("encoder", 1, 1, AFTER_CLS, reserved, limited, ENCODER_HEADS)
+    return Family("encoder", 1, 1, AFTER_CLS, layers, reserved, limited, ENCODER_HEADS)
 
 
-def decoder(inside: str = "") -> Family:
+def decoder(layers: str = "layers", inside: str = "") -> Family:
     """Text alone, tokens see what is before them."""
-    return Family("decoder", 0, 0, AROUND, heads=DECODER_HEADS, inside=inside)
+    return Family("decoder", 0, 0, AROUND, layers, heads=DECODER_HEADS, inside=inside)
 
 
-def seq2seq(prefix: int, limited: bool) -> Family:
-    """The encoder reads the text segment by segment; the decoder sees the last one, and its memory."""
+def seq2seq(layers: str, prefix: int, limited: bool) -> Family:
+    """The encoder takes the text segment by segment; the decoder sees the last one, and its memory."""
     layouts = {"paper": Layout(after=prefix), "prefix": Layout(after=0)}
-    return Family("seq2seq", prefix, 1, layouts, limited=limited, heads=SEQ2SEQ_HEADS)
+    return Family("seq2seq", prefix, 1, layouts, layers, limited=limited, heads=SEQ2SEQ_HEADS)
 
 
 FAMILIES = {
     "bert": encoder(),
     "roberta": encoder(reserved=2),
     "deberta-v2": encoder(limited=False),
-    "modernbert": encoder(),
+    "modernbert": encoder("layers"),
     "mpnet": encoder(reserved=2),
-    "gpt2": decoder(),
+    "gpt2": decoder("h"),
     "llama": decoder(),
     "qwen3": decoder(),
     "gpt_neox": decoder(),
     "opt": decoder(inside="decoder"),
-    "t5": seq2seq(prefix=0, limited=False),
-    "bart": seq2seq(prefix=1, limited=True),
+    "t5": seq2seq("block", prefix=0, limited=False),
+    "bart": seq2seq("layers", prefix=1, limited=True),
 }
 USUAL_LENGTH = 512  # of a segment with everything in it, where a family knows no limit
 
@@ -100,11 +105,18 @@ def family_of(model: Any) -> Family:
 
 def head_of(name: str) -> str:
     """The part of a class's name that says what it is for, such as ForMaskedLM; the bare Model has none."""
-    found = re.search(r"(For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|EncoderModel|Model)$", name)
-    return found[1] if found else name
+    ending = re.search(r"(For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|EncoderModel|Model)$", name)
+    return ending[1] if ending else name
 
 
-def reads_last_only(name: str, config: Any, family: Family) -> bool:
+def segment_backbone(model: Any, family: Family) -> Any:
+    """The part of a model that encodes segments, whose own class knows nothing of them."""
+    if family.kind == "seq2seq":
+        return model.get_encoder()
+    return getattr(model.base_model, family.inside) if family.inside else model.base_model
+
+
+def depends_on_last_only(name: str, config: Any, family: Family) -> bool:
     """Whether an answer depends on the last segment alone, and on what memory brings there."""
     averages = getattr(config, "classifier_pooling", "cls") == "mean"
     return family.kind == "seq2seq" or (head_of(name) in POOLED and not averages)
@@ -117,15 +129,9 @@ def limit_of(config: Any, family: Family) -> int | None:
     return int(config.max_position_embeddings) - family.reserved
 
 
-def longest_segment(config: Any, family: Family, layout: Layout, memory: int) -> int:
-    """The most tokens of text that fit beside memory and special tokens."""
+def longest_segment(config: Any, family: Family, memory: int) -> int:
+    """The most tokens of text that fit beside special tokens and `memory`, the positions that it takes."""
     limit = limit_of(config, family)
     if limit is None:
         limit = int(getattr(config, "max_position_embeddings", None) or USUAL_LENGTH)
-    return limit - taken(family, layout, memory)
-
-
-def taken(family: Family, layout: Layout, memory: int) -> int:
-    """The positions of a segment that are not text."""
-    blocks = 2 if layout.write else 1
-    return family.prefix + family.suffix + (layout.separator + blocks * memory if memory else 0)
+    return limit - family.prefix - family.suffix - memory

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from rmt.core.state import State
 
 
-class SegmentReading(NamedTuple):
-    """What a segment is read as, before anything is predicted from it."""
+class SegmentStates(NamedTuple):
+    """What a segment is encoded as, before anything is predicted from it."""
 
     hidden: Tensor  # (B, L, D)
     state: State

@@ -17,15 +17,15 @@ DENSE = ("eager", "sdpa")  # attention that takes an additive mask (B, 1, Q, K)
 
 def causal_blocks(kind: Tensor, exists: Tensor) -> Tensor:
     """Causal, plus each memory block sees itself whole: (B, Q), (B, Q) -> (B, Q, Q), True = visible."""
-    place = torch.arange(kind.shape[1], device=kind.device)
+    position = torch.arange(kind.shape[1], device=kind.device)
     same = (kind[:, :, None] == kind[:, None]) & (kind[:, None] != TOKEN)
-    return ((place <= place[:, None]) | same) & exists[:, None]
+    return ((position <= position[:, None]) | same) & exists[:, None]
 
 
 def window_or_memory(kind: Tensor, exists: Tensor, reach: int) -> Tensor:
     """Tokens see those at most `reach` away, and memory sees and is seen by all: (B, Q, Q)."""
-    place = torch.arange(kind.shape[1], device=kind.device)
-    near = (place - place[:, None]).abs() <= reach
+    position = torch.arange(kind.shape[1], device=kind.device)
+    near = (position - position[:, None]).abs() <= reach
     memory = (kind != TOKEN)[:, None] | (kind != TOKEN)[:, :, None]
     return (near | memory) & exists[:, None]
 

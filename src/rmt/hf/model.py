@@ -1,32 +1,51 @@
-"""Memory for pretrained classes: the head is the class's own, only its backbone reads segment by segment."""
+"""Memory for pretrained classes: the head is the class's own, only its backbone goes segment by segment."""
 
-# B batch · T places of the given rows · M memory · D width
+# B batch · L tokens · T places of the given rows
 
 from __future__ import annotations
 
 import inspect
 import warnings
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from rmt.core.memory import Memory, build_memory
 from rmt.core.state import State
 from rmt.errors import ConfigError
-from rmt.hf.families import FAMILIES, POOLED, head_of
-from rmt.hf.head import Head, SegmentReading
-from rmt.hf.reading import Reading, standing_in
-from rmt.hf.settings import layout_of, settings_of
-from rmt.hf.stepping import OpenSegment, SegmentCache
+from rmt.hf.copies import with_forward, with_part
+from rmt.hf.families import FAMILIES, POOLED, Family, Layout, head_of, segment_backbone
+from rmt.hf.head import Head, SegmentStates
+from rmt.hf.segmentwise import SegmentwiseCall
+from rmt.hf.settings import Settings, layout_of, memory_config, settings_of
+from rmt.hf.stepping import SegmentCache, WrappedSegment
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    class PretrainedClass(PreTrainedModel):
+        """What a class with memory stands in front of."""
+
+        def generate(self, *args: Any, **kwargs: Any) -> Any: ...
+
+        def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> dict[str, Any]: ...
+
+else:
+    PretrainedClass = object
+
+RENAMED = {r"^memory\.weight$": "memory.tokens.weight"}  # as releases before kinds of memory called it
 
 
-class WithMemory:
+class WithMemory(PretrainedClass):
     """What every class with memory has, whatever its family."""
 
-    memory: nn.Embedding
-    config: Any
+    plain: ClassVar[type]  # the pretrained class itself
+    memory: Memory
+    family: Family
+    settings: Settings
+    layout: Layout  # as it is beside the read block of this memory
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any):
         super().__init__(config, *args, **kwargs)
@@ -34,67 +53,90 @@ class WithMemory:
         if backbone is not self and isinstance(backbone, WithMemory):  # AutoModel made it, from this config
             del backbone.memory
             backbone.__class__ = type(backbone).plain
-        self.add_memory_tokens()
+        self.add_memory_module()
 
-    def add_memory_tokens(self) -> None:
-        """Draw the initial memory at the size of token embeddings."""
-        kind = self.config.model_type.removeprefix("rmt_")
-        self.family = FAMILIES[kind]
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """As the class's own, also where memory was saved under an earlier name."""
+        kwargs["key_mapping"] = {**RENAMED, **(kwargs.get("key_mapping") or {})}
+        loaded = super().from_pretrained(*args, **kwargs)
+        model: Any = loaded[0] if isinstance(loaded, tuple) else loaded
+        model._weight_conversions = [  # else it would be saved under that name again
+            conversion
+            for conversion in model._weight_conversions
+            if not set(conversion.source_patterns) & set(RENAMED)
+        ]
+        return loaded
+
+    def add_memory_module(self) -> None:
+        """Build the memory that the settings ask for, its tokens at the size of token embeddings."""
+        self.family = FAMILIES[self.config.model_type.removeprefix("rmt_")]
         self.settings = settings_of(self.config)
-        self.layout = layout_of(self.family, self.settings.layout)
-        weight = self.reader().get_input_embeddings().weight
-        self.memory = nn.Embedding(
-            self.settings.memory, weight.shape[1], dtype=weight.dtype, device=weight.device
-        )
+        layout = layout_of(self.family, self.settings.layout)
+        backbone = self.segment_backbone()
+        weight = backbone.get_input_embeddings().weight
+        layers = len(backbone.get_submodule(self.family.layers))
+        with torch.device(weight.device):
+            memory = build_memory(memory_config(self.settings, layout), weight.shape[1], layers)
+        self.memory = memory.to(weight.dtype)
+        self.layout = layout.beside(memory.read_size)
         self._init_weights(self.memory)
 
     def _init_weights(self, module: nn.Module) -> None:
-        if module is getattr(self, "memory", None):
-            from transformers.initialization import normal_
+        """Draw initial parameters; memory draws its own, with tokens of the size of a text's."""
+        memory: Memory | None = getattr(self, "memory", None)
+        if memory is None or all(module is not part for part in memory.modules()):
+            super()._init_weights(module)
+        elif module is memory:
+            from transformers.initialization import guard_torch_init_functions, normal_
 
-            normal_(module.weight, std=self.settings.embedding_rms)
-            return
-        super()._init_weights(module)
+            with guard_torch_init_functions():  # what was loaded stays
+                memory.reset_parameters()
+            for part in memory.modules():
+                if isinstance(part, nn.Embedding):
+                    normal_(part.weight, std=self.settings.embedding_rms)
 
     def initial_state(self, batch: int) -> State:
         """The state before the first segment of `batch` texts."""
-        tokens = self.memory(torch.arange(self.settings.memory, device=self.memory_device))
-        return State(
-            tokens.expand(batch, -1, -1), (), torch.zeros(batch, dtype=torch.long, device=tokens.device)
-        )
+        device = next(self.memory.parameters()).device
+        return State(self.memory.initial(batch), (), torch.zeros(batch, dtype=torch.long, device=device))
 
-    @property
-    def memory_device(self) -> torch.device:
-        return next(self.memory.parameters()).device
+    def segment_backbone(self) -> Any:
+        """The part that encodes segments, in whose place the call of a whole text stands."""
+        return segment_backbone(self, self.family)
 
-    def reader(self) -> Any:
-        """The module that reads the text, in whose place the reading of segments stands."""
-        return getattr(self.base_model, self.family.inside) if self.family.inside else self.base_model
-
-    def forward_with_memory(self, forward: Callable[..., Any], given: dict[str, Any]) -> Any:
+    def forward_with_memory(self, forward: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """The class's own `forward`, on texts of any length."""
-        state, return_state = given.pop("state", None), given.pop("return_state", None)
-        as_tuple = given.pop("return_dict", None) is False
+        state, return_state = arguments.pop("state", None), arguments.pop("return_state", None)
+        as_tuple = arguments.pop("return_dict", None) is False
         self.warn_if_frozen()
-        output, state = self.answer(forward, given, state)
+        output, state = self.answer(forward, arguments, state)
         if return_state:
             output["state"] = state
         return output.to_tuple() if as_tuple else output
 
     def answer(
-        self, forward: Callable[..., Any], given: dict[str, Any], state: State | None
+        self, forward: Callable[..., Any], arguments: dict[str, Any], state: State | None
     ) -> tuple[Any, State | None]:
         """The output and the state after the text."""
-        backbone = self.reader()
-        if backbone is self:
-            reading = Reading(self, partial(forward, self), state)
-            return reading(**given), reading.state
-        reading = Reading(self, backbone.forward, state)
+        call = SegmentwiseCall(self, state)
+        if self.segment_backbone() is self:
+            return call(**arguments), call.state
         if head_of(type(self).__name__) in POOLED:
-            given = to_the_left(given)
-        with standing_in(backbone, reading):
-            output = forward(self, **given, return_dict=True)
-        return output, reading.state
+            arguments = to_the_left(arguments)
+        return self.answer_by(call, forward, arguments), call.state
+
+    def answer_by(
+        self, call: Callable[..., Any], forward: Callable[..., Any], arguments: dict[str, Any]
+    ) -> Any:
+        """The output of the class's own `forward` where its backbone answers by `call`.
+
+        It runs on a shallow copy of this model: no call changes a module that another one may be using.
+        """
+        prefix = "" if self.base_model is self else self.base_model_prefix
+        path = ".".join(name for name in (prefix, self.family.inside) if name)
+        backbone = with_forward(self.segment_backbone(), call)
+        return forward(with_part(self, path, backbone), **arguments, return_dict=True)
 
     def warn_if_frozen(self) -> None:
         """Say that memory does not learn although other weights do: adapters freeze what they do not know."""
@@ -109,38 +151,44 @@ class WithMemory:
                 stacklevel=4,
             )
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Weights of releases in which memory was an embedding itself."""
+        earlier = f"{prefix}memory.weight"
+        if earlier in state_dict:
+            state_dict[f"{prefix}memory.tokens.weight"] = state_dict.pop(earlier)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
 
 class EncoderMemory(WithMemory):
-    """Encoders: one block of memory, read and written in place."""
+    """Encoders: everything in a segment sees its memory, and memory sees everything."""
 
 
 class DecoderMemory(WithMemory):
     """Decoders: memory on both sides of the tokens, generation across segments."""
 
     def answer(
-        self, forward: Callable[..., Any], given: dict[str, Any], state: State | None
+        self, forward: Callable[..., Any], arguments: dict[str, Any], state: State | None
     ) -> tuple[Any, State | None]:
-        cache = given.get("past_key_values")
+        cache = arguments.get("past_key_values")
         if cache is None:
-            return super().answer(forward, given, state)
+            return super().answer(forward, arguments, state)
         if not isinstance(cache, SegmentCache):
             raise ConfigError(
                 f"past_key_values={type(cache).__name__} knows no segments; generate() makes its own, and "
                 "rmt.hf.SegmentCache(model, state) is one"
             )
-        if self.reader() is self:
-            return cache.stand_in(**given), None
-        with standing_in(self.reader(), cache.stand_in):
-            return forward(self, **given, return_dict=True), None
+        if self.segment_backbone() is self:
+            return cache.answer(**arguments), None
+        return self.answer_by(cache.answer, forward, arguments), None
 
-    def open(self, state: State) -> OpenSegment:
-        """A segment to be read piece by piece: `step(tokens)` …, then `close()` for the next state."""
-        return OpenSegment(self, state)
+    def open(self, state: State) -> WrappedSegment:
+        """A segment to be encoded piece by piece: `step(tokens)` …, then `close()` for the next state."""
+        return WrappedSegment(self, state)
 
-    def read(self, tokens: Tensor, state: State, lengths: Tensor | None = None) -> SegmentReading:
-        """Read one segment (B, L) and predict nothing; rows have the first `lengths` (B,) of its tokens."""
+    def encode(self, tokens: Tensor, state: State, lengths: Tensor | None = None) -> SegmentStates:
+        """Encode one segment (B, L) and predict nothing; rows have the first `lengths` (B,) of its tokens."""
         segment = self.open(state)
-        return SegmentReading(segment.read(tokens, lengths), segment.close())
+        return SegmentStates(segment.encode(tokens, lengths), segment.close())
 
     @property
     def embedding(self) -> Head:
@@ -163,34 +211,32 @@ class DecoderMemory(WithMemory):
 class Seq2SeqMemory(WithMemory):
     """Encoder-decoders: the decoder sees the last segment and its memory."""
 
-    def reader(self) -> Any:
-        return self.get_encoder()
-
     def answer(
-        self, forward: Callable[..., Any], given: dict[str, Any], state: State | None
+        self, forward: Callable[..., Any], arguments: dict[str, Any], state: State | None
     ) -> tuple[Any, State | None]:
-        if given.get("encoder_outputs") is None:
-            given, state = self.encode(given, state)
-        return forward(self, **given, return_dict=True), state
+        if arguments.get("encoder_outputs") is None:
+            arguments, state = self.with_encoded_text(arguments, state)
+        return forward(self, **arguments, return_dict=True), state
 
-    def encode(self, given: dict[str, Any], state: State | None) -> tuple[dict[str, Any], State | None]:
-        """The arguments of `forward` with the text read: the last segment's states, mask and tokens."""
+    def with_encoded_text(
+        self, arguments: dict[str, Any], state: State | None
+    ) -> tuple[dict[str, Any], State | None]:
+        """The arguments of `forward` with the text encoded: the last segment's states, mask and tokens."""
         names = ("input_ids", "inputs_embeds", "attention_mask", "output_attentions", "output_hidden_states")
-        reading = Reading(self, self.reader().forward, state)
-        plan, outputs = reading.read({name: given[name] for name in names if given.get(name) is not None})
-        last = plan.segments[-1]
-        tokens = {"input_ids": last.inputs["input_ids"]} if "input_ids" in last.inputs else {}
-        rest = {name: value for name, value in given.items() if name not in names[:3]}
-        mask = outputs[-1].packed.exists.long()
-        return {
-            **rest,
-            **tokens,
-            "encoder_outputs": outputs[-1].backbone,
-            "attention_mask": mask,
-        }, reading.state
+        call = SegmentwiseCall(self, state)
+        cutting, outputs = call.encode(
+            {name: arguments[name] for name in names if arguments.get(name) is not None}
+        )
+        last = cutting.segments[-1].inputs
+        encoded = {name: value for name, value in arguments.items() if name not in names[:3]}
+        if "input_ids" in last:
+            encoded["input_ids"] = last["input_ids"]
+        encoded["encoder_outputs"] = outputs[-1].backbone
+        encoded["attention_mask"] = outputs[-1].packed.exists.long()
+        return encoded, call.state
 
     def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
-        """As the class's own, after reading all segments of the text."""
+        """As the class's own, after all segments of the text were encoded."""
         if kwargs.get("encoder_outputs") is not None:
             return super().generate(inputs, *args, **kwargs)
         if inputs is not None:
@@ -198,35 +244,36 @@ class Seq2SeqMemory(WithMemory):
         kwargs.setdefault("attention_mask", None)
         state = kwargs.pop("state", None)
         with torch.no_grad():
-            encoded, _ = self.encode(kwargs, state)
+            encoded, _ = self.with_encoded_text(kwargs, state)
         encoded.pop("input_ids", None)
         return super().generate(*args, **encoded)
 
 
-def to_the_left(given: dict[str, Any]) -> dict[str, Any]:
+def to_the_left(arguments: dict[str, Any]) -> dict[str, Any]:
     """The inputs with padding on the right: heads that pool look at the first place, or at the last token."""
-    mask = given.get("attention_mask")
+    mask = arguments.get("attention_mask")
     if not isinstance(mask, Tensor) or mask.dim() not in (2, 3):
-        return given
+        return arguments
     order = (mask == 0).to(torch.uint8).argsort(dim=-1, stable=True)
     moved = {
-        name: given[name].take_along_dim(order, dim=-1)
+        name: arguments[name].take_along_dim(order, dim=-1)
         for name in ("input_ids", "token_type_ids", "attention_mask")
-        if given.get(name) is not None
+        if arguments.get(name) is not None
     }
-    if given.get("inputs_embeds") is not None:
-        moved["inputs_embeds"] = given["inputs_embeds"].take_along_dim(order[..., None], dim=-2)
-    return {**given, **moved}
+    if arguments.get("inputs_embeds") is not None:
+        moved["inputs_embeds"] = arguments["inputs_embeds"].take_along_dim(order[..., None], dim=-2)
+    return {**arguments, **moved}
 
 
 def signature_of(forward: Callable[..., Any]) -> inspect.Signature:
     """The class's own signature with `state` and `return_state`: trainers read argument names from it."""
-    own = inspect.signature(forward)
+    signature = inspect.signature(forward)
     keyword = inspect.Parameter.KEYWORD_ONLY
-    more = [
+    added = [
         inspect.Parameter("state", keyword, default=None, annotation="State | None"),
         inspect.Parameter("return_state", keyword, default=False, annotation="bool"),
     ]
-    named = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    rest = [one for one in own.parameters.values() if one.kind is inspect.Parameter.VAR_KEYWORD]
-    return own.replace(parameters=[*named, *more, *rest])
+    parameters = list(signature.parameters.values())
+    named = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+    rest = [parameter for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD]
+    return signature.replace(parameters=[*named, *added, *rest])

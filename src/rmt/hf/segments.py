@@ -18,7 +18,7 @@ from rmt.hf.families import Layout
 from rmt.hf.settings import Settings
 
 
-class Segment(NamedTuple):
+class TextSegment(NamedTuple):
     """One segment of a batch of texts."""
 
     inputs: dict[str, Tensor]  # (B, S, …) input_ids or inputs_embeds, and token_type_ids
@@ -26,11 +26,11 @@ class Segment(NamedTuple):
     alive: Tensor  # (B,) which rows have this segment at all
 
 
-class Plan(NamedTuple):
+class SegmentPlan(NamedTuple):
     """Where the tokens of a batch go, and where they are found again."""
 
-    segments: list[Segment]
-    found: Tensor  # (B, T) place of each given token among the segments side by side; -1 = nowhere
+    segments: list[TextSegment]
+    places: Tensor  # (B, T) place of each given token among the segments side by side; -1 = nowhere
 
 
 class Cut(NamedTuple):
@@ -43,27 +43,26 @@ class Cut(NamedTuple):
 
 def plan(
     inputs: dict[str, Tensor], exists: Tensor, settings: Settings, layout: Layout, padding: int = 0
-) -> Plan:
+) -> SegmentPlan:
     """Cut the rows (B, T) into segments with special tokens of their own."""
     order = (~exists).to(torch.uint8).argsort(dim=1, stable=True)  # (B, T) existing places first
     tokens = exists.sum(1)
-    separator = layout.separator if settings.memory else 0
     cuts = cut(tokens, settings)
-    segments, found = [], torch.full_like(order, -1)
+    segments, places = [], torch.full_like(order, -1)
     first = 0
-    for one in cuts:
-        places, there, own = arrange(one, tokens, settings, separator)
-        source = order.gather(1, places.clamp(max=order.shape[1] - 1))
+    for ranges in cuts:
+        columns, present, standing = arrange(ranges, tokens, settings, layout.separator)
+        source = order.gather(1, columns.clamp(max=order.shape[1] - 1))
         taken = {name: gather(value, source) for name, value in inputs.items()}
-        if len(cuts) == 1 and not separator:
-            own = torch.ones_like(own)  # padding keeps its places, too
+        if len(cuts) == 1 and not layout.separator:
+            standing = torch.ones_like(standing)  # padding keeps its places, too
         else:
-            taken = blank(taken, there, padding)
-        segments.append(Segment(taken, there, one.alive))
-        number = first + torch.arange(places.shape[1], device=places.device).expand_as(places)
-        found = put(found, source, number, own & one.alive[:, None])
-        first += places.shape[1]
-    return Plan(segments, found)
+            taken = blank(taken, present, padding)
+        segments.append(TextSegment(taken, present, ranges.alive))
+        number = first + torch.arange(columns.shape[1], device=columns.device).expand_as(columns)
+        places = put(places, source, number, standing & ranges.alive[:, None])
+        first += columns.shape[1]
+    return SegmentPlan(segments, places)
 
 
 def cut(tokens: Tensor, settings: Settings) -> list[Cut]:
@@ -115,28 +114,28 @@ def shortened(text: Tensor, settings: Settings) -> Tensor:
     return text.clamp(max=limit)
 
 
-def arrange(one: Cut, tokens: Tensor, settings: Settings, separator: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Places (B, S) of a segment's tokens in the row, which of them exist, which stand for the row's own.
+def arrange(ranges: Cut, tokens: Tensor, settings: Settings, separator: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Places (B, S) of a segment's tokens in the row, which of them exist, which stand for the row's tokens.
 
     A segment is [prefix ∘ separator ∘ text ∘ suffix]; the separator is the row's first suffix token, and
-    stands for no token of its own.
+    stands for no token of the row.
     """
     prefix, suffix = settings.prefix, settings.suffix
     head = prefix + separator
-    size = head + int(one.length.max()) + suffix
-    place = torch.arange(size, device=tokens.device).expand(len(tokens), -1)
-    length, start, end = one.length[:, None], one.start[:, None], tokens[:, None] - suffix
+    size = head + int(ranges.length.max()) + suffix
+    column = torch.arange(size, device=tokens.device).expand(len(tokens), -1)
+    length, start, end = ranges.length[:, None], ranges.start[:, None], tokens[:, None] - suffix
     source = torch.where(
-        place < prefix,
-        place,
+        column < prefix,
+        column,
         torch.where(
-            place < head,
+            column < head,
             end,
-            torch.where(place < head + length, prefix + start + place - head, end + place - head - length),
+            torch.where(column < head + length, prefix + start + column - head, end + column - head - length),
         ),
     )
-    exists = place < head + length + suffix
-    return source, exists | ~one.alive[:, None], exists & ((place < prefix) | (place >= head))
+    exists = column < head + length + suffix
+    return source, exists | ~ranges.alive[:, None], exists & ((column < prefix) | (column >= head))
 
 
 def gather(value: Tensor, source: Tensor) -> Tensor:
@@ -151,8 +150,8 @@ def blank(inputs: dict[str, Tensor], exists: Tensor, padding: int) -> dict[str, 
     return {**inputs, "input_ids": inputs["input_ids"].masked_fill(~exists, padding)}
 
 
-def put(found: Tensor, source: Tensor, number: Tensor, wanted: Tensor) -> Tensor:
-    """`found` with `number` at the places `source` where `wanted`; later segments go over earlier ones."""
-    beside = found.shape[1]  # what is not wanted is written beside the row, and dropped
-    wide = torch.nn.functional.pad(found, (0, 1))
+def put(places: Tensor, source: Tensor, number: Tensor, wanted: Tensor) -> Tensor:
+    """`places` with `number` at the columns `source` where `wanted`; later segments go over earlier ones."""
+    beside = places.shape[1]  # what is not wanted is written beside the row, and dropped
+    wide = torch.nn.functional.pad(places, (0, 1))
     return wide.scatter(1, source.masked_fill(~wanted, beside), number)[:, :beside]

@@ -6,8 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rmt.config import check_fields, from_dict, option, positive
+from rmt.core.bptt import Depth
+from rmt.core.config import MEMORY_KINDS, MemoryConfig
 from rmt.errors import ConfigError, unknown
-from rmt.hf.families import Family, Layout, limit_of, longest_segment, taken
+from rmt.hf.families import Family, Layout, limit_of, longest_segment
+
+Overlong = Literal["error", "truncate"]
+Alignment = Literal["left", "right", "even"]
+Scale = Literal["free", "embedding"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,18 +21,15 @@ class Settings:
     """How a text is cut into segments and what is carried between them."""
 
     memory: int = option(10, "memory tokens; 0 = none")
+    kind: str = option("tokens", "kind of memory: " + ", ".join(MEMORY_KINDS))
     segment_length: int = option(1, "tokens of text in a segment, without memory and special tokens")
     max_segments: int | None = option(None, "the most segments of one text; none = any number")
-    overlong: Literal["error", "truncate"] = option("error", "what a text of more segments is")
-    alignment: Literal["left", "right", "even"] = option(
-        "left", "the short segment is the last, the first, or all are equally long"
-    )
-    bptt: int | Literal["full"] = option("full", "previous segments that a loss reaches through memory")
+    overlong: Overlong = option("error", "what a text of more segments is")
+    alignment: Alignment = option("left", "the short segment is the last, the first, or all are equally long")
+    bptt: Depth = option("full", "previous segments that a loss reaches through memory")
     checkpoint: bool = option(False, "compute a segment again in the backward pass instead of keeping it")
     layout: str = option("paper", "where memory stands in a segment")
-    scale: Literal["free", "embedding"] = option(
-        "free", "memory enters as it left, or brought to the size of token embeddings"
-    )
+    scale: Scale = option("free", "memory enters as it left, or brought to the size of token embeddings")
     embedding_rms: float = option(1.0, "root mean square of the token embeddings: initial memory's size")
     prefix: int = option(0, "special tokens at the start of a text, repeated in each segment")
     suffix: int = option(0, "special tokens at its end, repeated in each segment")
@@ -34,6 +37,8 @@ class Settings:
     def __post_init__(self) -> None:
         check_fields(self, "add_memory")
         positive("memory", self.memory, zero=True)
+        if self.kind not in MEMORY_KINDS:
+            raise unknown("kind", self.kind, MEMORY_KINDS)
         positive("segment_length", self.segment_length)
         if self.max_segments is not None:
             positive("max_segments", self.max_segments)
@@ -55,12 +60,17 @@ def layout_of(family: Family, name: str) -> Layout:
     return family.layouts[name]
 
 
-def require_fitting(config: Any, family: Family, layout: Layout, settings: Settings) -> None:
-    """Refuse memory or segments beyond the model's positions."""
-    limit, most = limit_of(config, family), longest_segment(config, family, layout, settings.memory)
+def memory_config(settings: Settings, layout: Layout) -> MemoryConfig:
+    """The memory that settings ask for: tokens that a layout only reads are handed on as they are read."""
+    return MemoryConfig(kind=settings.kind, size=settings.memory, write=layout.write)
+
+
+def require_fitting(config: Any, family: Family, settings: Settings, memory: int) -> None:
+    """Refuse memory, which takes so many positions, or segments beyond the positions of the model."""
+    limit, most = limit_of(config, family), longest_segment(config, family, memory)
     if limit is None or settings.segment_length <= most:
         return
-    rest = taken(family, layout, settings.memory)
+    rest = limit - most
     if most < 1:
         raise ConfigError(
             f"memory={settings.memory} leaves no room for text: it takes {rest} of the model's {limit} "

@@ -1,17 +1,19 @@
 """Decoding token by token: keys and values inside a segment, memory across its border, in constant space."""
 
-# B batch · n new tokens · K cached keys · M memory · D width
+# B batch · n new tokens · K cached keys · R read block · W write block · D width · V vocabulary
 
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
+from rmt.core.memory import LayerMemory
+from rmt.core.spans import Spans
 from rmt.core.state import State
 from rmt.errors import ConfigError, DataError
 from rmt.hf.cell import Cell
@@ -26,26 +28,34 @@ class SegmentCache(Cache):
     cross their borders each at its own time; columns that no row needs any more are dropped.
     """
 
+    state: State
+    length: Tensor  # (B,) tokens in a row's segment
+    opened: Tensor  # (B,) whether its read block was encoded
+    segments: Tensor  # (B,) how many segments it has opened
+    exists: Tensor  # (B, K) which keys are of its segment
+    read_rows: Tensor  # (B, R, D) the last layer's outputs of its read block
+
     def __init__(self, model: Any, state: State | None = None):
         super().__init__(layers=[])
         require_steppable(model)
-        self.model, self.state = model, state
-        reader = model.reader()
-        self.backbone = super(type(model), model).forward if reader is model else reader.forward
-        self.cell = Cell(self.backbone, model)
-        self.inner = DynamicCache()
+        self.model, self.start = model, state
+        self.cell = Cell(model)
+        self.inner: Any = DynamicCache()
         self.seen = 0
 
-    def stand_in(self, input_ids: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
+    def answer(self, input_ids: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
         """The backbone's answer to the next tokens (B, n), where padding may be anywhere."""
         tokens = kwargs["inputs_embeds"] if input_ids is None else self.cell.embedding(input_ids)
-        mask = next((one for one in (*args, kwargs.get("attention_mask")) if isinstance(one, Tensor)), None)
+        masks = (value for value in (*args, kwargs.get("attention_mask")) if isinstance(value, Tensor))
+        mask = next(masks, None)
         exists = torch.ones(tokens.shape[:2], device=tokens.device) if mask is None else mask
-        hidden = self.read(tokens, exists[:, -tokens.shape[1] :].bool())
-        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden, past_key_values=self)
+        hidden = self.encode(tokens, exists[:, -tokens.shape[1] :].bool())
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=cast(torch.FloatTensor, hidden), past_key_values=self
+        )
 
-    def read(self, tokens: Tensor, exists: Tensor) -> Tensor:
-        """Read the next tokens (B, n, D) -> (B, n, D), as many segments as they fill."""
+    def encode(self, tokens: Tensor, exists: Tensor) -> Tensor:
+        """Encode the next tokens (B, n, D) -> (B, n, D), as many segments as they fill."""
         self.begin(len(tokens))
         self.seen += tokens.shape[1]
         order = (~exists).to(torch.uint8).argsort(dim=1, stable=True)  # existing tokens first
@@ -54,25 +64,24 @@ class SegmentCache(Cache):
         while bool((done < left).any()):
             self.turn_over(done < left)
             take = torch.minimum(left - done, self.model.settings.segment_length - self.length)
-            place = torch.arange(int(take.max()), device=tokens.device).expand(len(tokens), -1)
-            there = place < take[:, None]
-            source = order.gather(1, (done[:, None] + place).clamp(max=tokens.shape[1] - 1))
-            states = self.advance(gather(tokens, source), there, whole=False)
-            hidden = scatter(hidden, source, states, there)
+            column = torch.arange(int(take.max()), device=tokens.device).expand(len(tokens), -1)
+            taken = column < take[:, None]
+            source = order.gather(1, (done[:, None] + column).clamp(max=tokens.shape[1] - 1))
+            states = self.advance(gather(tokens, source), taken, self.layer_memory(column.shape[1]))
+            hidden = scatter(hidden, source, states, taken)
             self.length, done = self.length + take, done + take
         return hidden
 
     def begin(self, batch: int) -> None:
-        """Start from the given state, or from the initial one."""
+        """Start from the state that was given, or from the initial one."""
         if self.seen:
             return
-        if self.state is None:
-            self.state = self.model.initial_state(batch)
-        device = self.state.memory.device
-        self.length = torch.zeros(batch, dtype=torch.long, device=device)  # tokens in a row's segment
-        self.opened = torch.zeros(batch, dtype=torch.bool, device=device)
-        self.segments = torch.zeros(batch, dtype=torch.long, device=device)
-        self.exists = torch.zeros(batch, 0, dtype=torch.bool, device=device)  # (B, K) keys of its segment
+        self.state = self.model.initial_state(batch) if self.start is None else self.start
+        self.length = torch.zeros_like(self.state.cached)
+        self.opened = torch.zeros_like(self.state.cached, dtype=torch.bool)
+        self.segments = torch.zeros_like(self.state.cached)
+        self.exists = self.opened[:, None][:, :0]
+        self.read_rows = torch.zeros_like(self.block(self.cell.memory.read_block(self.state.carried)))
 
     def turn_over(self, wanting: Tensor) -> None:
         """Close the segments of rows that are full and want to go on, and open new ones."""
@@ -86,13 +95,19 @@ class SegmentCache(Cache):
         most = self.model.settings.max_segments
         if most is not None and int(self.segments.max()) > most:
             raise DataError(f"the text goes on beyond max_segments={most}; wrap the model with more")
-        self.advance(self.memory(), self.block(fresh), self.cell.layout.blocks)
+        block = self.block(self.cell.memory.read_block(self.state.carried))
+        read = self.advance_block(block, fresh, self.layer_memory(block.shape[1]))
+        self.read_rows = torch.where(fresh[:, None, None], read, self.read_rows)
         self.opened = self.opened | fresh
 
     def write(self, rows: Tensor) -> None:
         """Run the write block of `rows` and forget their tokens."""
-        written = self.advance(self.memory(), self.block(rows), self.cell.layout.blocks)
-        self.forget(rows, State(written, (), self.state.cached))
+        memory, carried = self.cell.memory, self.state.carried
+        block = self.block(memory.write_block(carried))
+        layers = self.layer_memory(0, block.shape[1])
+        written = self.advance_block(block, rows, layers)
+        carried = memory.carry(self.read_rows, written, layers.leaving if layers else carried)
+        self.forget(rows, State(carried, (), self.state.cached))
 
     def forget(self, rows: Tensor, state: State) -> None:
         """Let `rows` go on from `state` with a new segment."""
@@ -105,12 +120,19 @@ class SegmentCache(Cache):
             layer.keys, layer.values = layer.keys[:, :, needed], layer.values[:, :, needed]
 
     def close(self) -> State:
-        """The state after everything that was read; the cache cannot be used any more."""
+        """The state after everything that was encoded; the cache cannot be used any more."""
         if self.seen:
             self.write(self.length > 0)
         return self.state
 
-    def advance(self, embedded: Tensor, exists: Tensor, whole: bool) -> Tensor:
+    def advance_block(self, block: Tensor, rows: Tensor, layers: LayerMemory | None) -> Tensor:
+        """Run a memory block (B, m, D) that exists in some rows (B,)."""
+        exists = rows[:, None].expand(-1, block.shape[1])
+        return self.advance(block, exists, layers, whole=self.cell.layout.blocks)
+
+    def advance(
+        self, embedded: Tensor, exists: Tensor, layers: LayerMemory | None, whole: bool = False
+    ) -> Tensor:
         """Run the next rows of the axis (B, n, D) against what is cached, and cache them."""
         size = embedded.shape[1]
         if size == 0:
@@ -119,7 +141,8 @@ class SegmentCache(Cache):
         new = exists[:, None] & (among if whole else among.tril())
         visible = torch.cat([self.exists[:, None].expand(-1, size, -1), new], dim=2)  # (B, n, K + n)
         positions = self.exists.sum(1, keepdim=True) + exists.cumsum(1) - 1
-        output = self.backbone(
+        output = self.cell.backbone(
+            layers,
             inputs_embeds=embedded,
             attention_mask=additive(visible, embedded.dtype),
             position_ids=positions.clamp(min=0),
@@ -128,15 +151,18 @@ class SegmentCache(Cache):
             return_dict=True,
         )
         self.exists = torch.cat([self.exists, exists], dim=1)
-        return output.last_hidden_state
-
-    def memory(self) -> Tensor:
-        weight = self.cell.embedding.weight
-        return self.cell.entering(self.state.memory).to(weight.dtype)
+        hidden: Tensor = output.last_hidden_state
+        return hidden
 
     def block(self, rows: Tensor) -> Tensor:
-        """A memory block that exists in some rows: (B,) -> (B, M)."""
-        return rows[:, None].expand(-1, self.model.settings.memory)
+        """A memory block as it enters the backbone."""
+        return self.cell.entering(rows).to(self.cell.embedding.weight.dtype)
+
+    def layer_memory(self, tokens: int, write: int = 0) -> LayerMemory | None:
+        """Memory in the layers while so many rows pass them, of the kinds that live there."""
+        if not self.cell.memory.in_layers:
+            return None
+        return LayerMemory(self.cell.memory, self.state.carried, Spans(0, 0, tokens, write))
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.seen
@@ -146,7 +172,8 @@ class SegmentCache(Cache):
         self.inner.reorder_cache(beam_idx)
         self.exists, self.length = self.exists[beam_idx], self.length[beam_idx]
         self.opened, self.segments = self.opened[beam_idx], self.segments[beam_idx]
-        self.state = State(self.state.memory[beam_idx], (), self.state.cached[beam_idx])
+        self.state = self.state.map(lambda tensor: tensor[beam_idx])
+        self.read_rows = self.read_rows[beam_idx]
 
     def crop(self, tokens_to_remove: int) -> None:
         raise ConfigError(
@@ -162,28 +189,29 @@ class SegmentCache(Cache):
         return False
 
 
-class OpenSegment:
-    """A segment of each row read piece by piece, as of a native model: `step(tokens)` …, then `close()`."""
+class WrappedSegment:
+    """A segment of each row, encoded piece by piece as a native model's: `step(tokens)` …, then `close()`."""
 
     def __init__(self, model: Any, state: State):
         self.model, self.cache = model, SegmentCache(model, state)
         self.cache.begin(len(state.cached))
 
     def step(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Read the next tokens (B, n); their logits (B, n, V)."""
-        logits: Tensor = self.model.embedding.logits(self.read(tokens, lengths))
+        """Encode the next tokens (B, n); their logits (B, n, V)."""
+        logits: Tensor = self.model.embedding.logits(self.encode(tokens, lengths))
         return logits
 
-    def read(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Read the next tokens (B, n), of which rows may have only their first `lengths` (B,): (B, n, D)."""
-        given = torch.full_like(self.cache.length, tokens.shape[1]) if lengths is None else lengths
-        longest, most = int((self.cache.length + given).max()), self.model.settings.segment_length
+    def encode(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Encode the next tokens (B, n), of which rows may have their first `lengths` (B,): (B, n, D)."""
+        if lengths is None:
+            lengths = torch.full_like(self.cache.length, tokens.shape[1])
+        longest, most = int((self.cache.length + lengths).max()), self.model.settings.segment_length
         if longest > most:
             raise ConfigError(
                 f"a segment of {longest} tokens is longer than segment_length={most}; close it before"
             )
-        exists = torch.arange(tokens.shape[1], device=tokens.device) < given[:, None]
-        return self.cache.read(self.cache.cell.embedding(tokens), exists)
+        exists = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        return self.cache.encode(self.cache.cell.embedding(tokens), exists)
 
     def close(self) -> State:
         """Run the write block and return the state for the next segment; no tokens, no segment."""
@@ -193,8 +221,8 @@ class OpenSegment:
         """In these rows (B,), forget the segment and open a new one from `state`; the others go on."""
         self.cache.forget(rows, state)
 
-    def fork(self) -> OpenSegment:
-        """The same segments, to be read on in another way; tensors are shared, since none is written to."""
+    def fork(self) -> WrappedSegment:
+        """The same segments, to go on in another way; tensors are shared, since none is written to."""
         other = copy(self)
         other.cache = copy(self.cache)
         other.cache.inner = copy(self.cache.inner)
@@ -205,11 +233,12 @@ class OpenSegment:
     def nbytes(self) -> int:
         """Bytes of what is kept for the tokens to come."""
         layers = self.cache.inner.layers
-        return sum(layer.keys.nbytes + layer.values.nbytes for layer in layers if layer.keys is not None)
+        kept = [tensor for layer in layers if layer.keys is not None for tensor in (layer.keys, layer.values)]
+        return sum(tensor.nbytes for tensor in (*kept, self.cache.read_rows))
 
 
 def require_steppable(model: Any) -> None:
-    """Refuse what cannot be read token by token."""
+    """Refuse what cannot be encoded token by token."""
     if model.settings.alignment != "left":
         raise ConfigError(
             f"alignment={model.settings.alignment!r} cannot be decoded: where segments end would depend on "
@@ -226,5 +255,5 @@ def scatter(hidden: Tensor, source: Tensor, states: Tensor, wanted: Tensor) -> T
     """`hidden` (B, n, D) with `states` at the places `source` (B, m) where `wanted`."""
     beside = hidden.shape[1]
     wide = torch.nn.functional.pad(hidden, (0, 0, 0, 1))
-    place = source.masked_fill(~wanted, beside)[..., None].expand_as(states)
-    return wide.scatter(1, place, states.to(hidden.dtype))[:, :beside]
+    column = source.masked_fill(~wanted, beside)[..., None].expand_as(states)
+    return wide.scatter(1, column, states.to(hidden.dtype))[:, :beside]

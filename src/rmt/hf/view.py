@@ -13,7 +13,7 @@ from rmt.core.model import Output
 from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.hf.model import DecoderMemory
-from rmt.hf.stepping import OpenSegment
+from rmt.hf.stepping import WrappedSegment
 
 
 class SegmentView(nn.Module):
@@ -25,26 +25,24 @@ class SegmentView(nn.Module):
             raise ConfigError(
                 f"{type(model).__name__} gives no logits of a next token; wrap a causal language model"
             )
-        self.model = model
+        self.model: DecoderMemory = model
 
     def initial_state(self, batch: int) -> State:
         """The state before the first segment."""
-        state: State = self.model.initial_state(batch)
-        return state
+        return self.model.initial_state(batch)
 
     def forward(self, tokens: Tensor, state: State, lengths: Tensor | None = None) -> Output:
-        """Read one segment (B, L); `lengths` (B,) makes the batch ragged, a row of none keeps its state."""
+        """Encode one segment (B, L); `lengths` (B,) makes the batch ragged, a row of none keeps its state."""
         longest = self.model.settings.segment_length
         if tokens.shape[1] > longest:
             raise ConfigError(
                 f"a segment of {tokens.shape[1]} tokens is longer than segment_length={longest}"
             )
-        place = torch.arange(tokens.shape[1], device=tokens.device)
-        exists = None if lengths is None else (place < lengths[:, None]).long()
+        column = torch.arange(tokens.shape[1], device=tokens.device)
+        exists = None if lengths is None else (column < lengths[:, None]).long()
         output = self.model(input_ids=tokens, attention_mask=exists, state=state, return_state=True)
         return Output(output.logits, output.state)
 
-    def open(self, state: State) -> OpenSegment:
-        """A segment to be read piece by piece."""
-        segment: OpenSegment = self.model.open(state)
-        return segment
+    def open(self, state: State) -> WrappedSegment:
+        """A segment to be encoded piece by piece."""
+        return self.model.open(state)

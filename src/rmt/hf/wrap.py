@@ -6,19 +6,41 @@ import copy
 import functools
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import torch
 import transformers
 from transformers import AutoConfig, PreTrainedModel, modeling_utils
 
 from rmt.config import to_dict
+from rmt.core.bptt import Depth
+from rmt.core.memory import build_memory
 from rmt.errors import ConfigError
-from rmt.hf.families import FAMILIES, Family, family_of, head_of, longest_segment, reads_last_only
+from rmt.hf.families import (
+    FAMILIES,
+    Family,
+    depends_on_last_only,
+    family_of,
+    head_of,
+    longest_segment,
+    segment_backbone,
+)
 from rmt.hf.model import DecoderMemory, EncoderMemory, Seq2SeqMemory, WithMemory, signature_of
-from rmt.hf.settings import Settings, layout_of, require_fitting
+from rmt.hf.settings import (
+    Alignment,
+    Overlong,
+    Scale,
+    Settings,
+    layout_of,
+    memory_config,
+    require_fitting,
+)
 
 MIXINS = {"encoder": EncoderMemory, "decoder": DecoderMemory, "seq2seq": Seq2SeqMemory}
-ALIGNMENTS = {"encoder": "right", "decoder": "left", "seq2seq": "right"}  # those of the paper's code
+# those of the paper's code
+ALIGNMENTS: dict[str, Alignment] = {"encoder": "right", "decoder": "left", "seq2seq": "right"}
+DEFAULT_KIND = "tokens"
 AUTO = (
     "AutoModel",
     "AutoModelForMaskedLM",
@@ -36,70 +58,85 @@ def add_memory(
     memory: int = 10,
     segment_length: int | None = None,
     max_segments: int | None = None,
-    bptt: Any = "full",
+    bptt: Depth = "full",
     layout: str | None = None,
     *,
-    alignment: str | None = None,
-    overlong: str = "error",
+    kind: str | None = None,
+    alignment: Alignment | None = None,
+    overlong: Overlong = "error",
     checkpoint: bool = False,
-    scale: str = "free",
+    scale: Scale = "free",
     special_tokens: Sequence[int] | None = None,
 ) -> Any:
-    """The model with recurrent memory: it reads texts of any length, segment after segment.
+    """The model with recurrent memory: it takes texts of any length, segment after segment.
 
     Returns a model of class RMT<Class> that shares the weights of `model`, which stays as it is.
     `segment_length` counts tokens of text only; None is the most that fits beside memory and special tokens.
-    `special_tokens` says how many tokens at the start and at the end of each text are special, and repeated
-    in each segment; None is what the family's tokenizer adds.
+    `kind` of memory: None is memory tokens, those of the paper. `special_tokens` says how many tokens at the
+    start and at the end of each text are special, and repeated in each segment; None is what the family's
+    tokenizer adds.
     """
     if not isinstance(model, PreTrainedModel):
         raise ConfigError(f"model={type(model).__name__} is not a pretrained model of transformers")
     if isinstance(model, WithMemory):
         raise ConfigError(f"{type(model).__name__} has memory already; wrap the model it was made from")
     family = family_of(model)
-    name = next(iter(family.layouts)) if layout is None else layout
-    prefix, suffix = (family.prefix, family.suffix) if special_tokens is None else special_tokens
-    family = family._replace(prefix=prefix, suffix=suffix)
-    place = layout_of(family, name)
+    if special_tokens is not None:
+        prefix, suffix = special_tokens
+        family = family._replace(prefix=prefix, suffix=suffix)
     settings = Settings(
         memory=memory,
-        segment_length=max(1, longest_segment(model.config, family, place, memory))
-        if segment_length is None
-        else segment_length,
+        kind=DEFAULT_KIND if kind is None else kind,
+        segment_length=1 if segment_length is None else segment_length,
         max_segments=max_segments,
-        overlong=overlong,  # type: ignore[arg-type]
-        alignment=alignment or ALIGNMENTS[family.kind],  # type: ignore[arg-type]
+        overlong=overlong,
+        alignment=alignment or ALIGNMENTS[family.kind],
         bptt=bptt,
         checkpoint=checkpoint,
-        layout=name,
-        scale=scale,  # type: ignore[arg-type]
+        layout=next(iter(family.layouts)) if layout is None else layout,
+        scale=scale,
         embedding_rms=embedding_rms(model),
-        prefix=prefix,
-        suffix=suffix,
+        prefix=family.prefix,
+        suffix=family.suffix,
     )
-    require_possible(model, family, settings)
+    positions = required_positions(model, family, settings)
+    if segment_length is None:
+        longest = longest_segment(model.config, family, positions)
+        settings = replace(settings, segment_length=max(1, longest))
+    require_fitting(model.config, family, settings, positions)
     return wrapped(model, settings)
 
 
-def require_possible(model: Any, family: Family, settings: Settings) -> None:
-    """Refuse settings that this model cannot have."""
-    layout = layout_of(family, settings.layout)
-    require_fitting(model.config, family, layout, settings)
-    if settings.memory and layout.after > settings.prefix:
+def required_positions(model: Any, family: Family, settings: Settings) -> int:
+    """The positions of a segment that memory takes; settings that this model cannot have are refused."""
+    layout, backbone = layout_of(family, settings.layout), segment_backbone(model, family)
+    embedded, layers = backbone.get_input_embeddings().weight.shape[1], backbone.get_submodule(family.layers)
+    with torch.device("meta"):  # sizes without weights
+        memory = build_memory(memory_config(settings, layout), embedded, len(layers))
+    layout = layout.beside(memory.read_size)
+    if layout.after > settings.prefix:
         raise ConfigError(
             f"layout={settings.layout!r} puts memory behind the first special token, and special_tokens="
             f"{(settings.prefix, settings.suffix)} says there is none; use layout='prefix'"
         )
-    if settings.memory and layout.separator > settings.suffix:
+    if layout.separator > settings.suffix:
         raise ConfigError(
             f"layout={settings.layout!r} needs a special token at the end to separate memory from text; "
             "use layout='prefix'"
         )
-    if settings.overlong == "truncate" and not reads_last_only(type(model).__name__, model.config, family):
+    if memory.in_layers and model.config.hidden_size != embedded:
+        raise ConfigError(
+            f"kind={settings.kind!r} lives in the layers, which are {model.config.hidden_size} wide where "
+            f"embeddings are {embedded}; use kind={DEFAULT_KIND!r}"
+        )
+    if settings.overlong == "truncate" and not depends_on_last_only(
+        type(model).__name__, model.config, family
+    ):
         raise ConfigError(
             f"overlong='truncate' would leave tokens of {type(model).__name__} without an answer; cut the "
             "texts yourself, or give them in pieces with state="
         )
+    return layout.separator + memory.read_size + memory.write_size
 
 
 def embedding_rms(model: Any) -> float:
@@ -114,27 +151,33 @@ def wrapped(model: Any, settings: Settings) -> Any:
     """A copy of the modules around the same weights, of the class with memory."""
     register_models(model.config.model_type)
     config = copy.deepcopy(model.config)  # keeps the attention implementation, which to_dict() would lose
-    config.__class__ = config_class(type(model.config))
+    config.__class__ = config_class(class_of(model.config))
     config.rmt = to_dict(settings)
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    made = copy.deepcopy(model, {**shared, id(model.config): config})
-    made.__class__ = model_class(type(model))
-    modeling_utils._CAN_RECORD_REGISTRY[str(type(made))] = made._can_record_outputs  # as its __init__ would
-    config.architectures = [type(made).__name__]
-    made.add_memory_tokens()
-    return made.train(model.training)
+    result = copy.deepcopy(model, {**shared, id(model.config): config})
+    result.__class__ = model_class(class_of(model))
+    recorded = result._can_record_outputs
+    modeling_utils._CAN_RECORD_REGISTRY[str(type(result))] = recorded  # as its __init__ would
+    config.architectures = [type(result).__name__]
+    result.add_memory_module()
+    return result.train(model.training)
+
+
+def class_of(thing: Any) -> Any:
+    """The class of a model or of its configuration."""
+    return type(thing)
 
 
 @functools.cache
-def config_class(base: type) -> type:
+def config_class(base: Any) -> Any:
     """RMT<Config>, whose model type begins with rmt_, so that nobody loads the plain model by mistake."""
     ignored = [*getattr(base, "keys_to_ignore_at_inference", []), "state"]
 
     def from_dict(cls: type, *args: Any, **kwargs: Any) -> Any:
         register_models(base.model_type)
-        return super(made, cls).from_dict(*args, **kwargs)
+        return super(remembering, cls).from_dict(*args, **kwargs)
 
-    fields = {
+    fields: dict[str, Any] = {
         "model_type": f"rmt_{base.model_type}",
         "keys_to_ignore_at_inference": ignored,
         "rmt": None,
@@ -142,12 +185,12 @@ def config_class(base: type) -> type:
         "__module__": "rmt.hf.models",
         "__doc__": f"{base.__name__} with the settings of memory in `rmt`.",
     }
-    made = type(f"RMT{base.__name__}", (base,), fields)
-    return made
+    remembering: Any = type(f"RMT{base.__name__}", (base,), fields)
+    return remembering
 
 
 @functools.cache
-def model_class(base: type) -> type:
+def model_class(base: Any) -> Any:
     """RMT<Class>: the class itself with memory."""
     forward = base.forward
     signature = inspect.signature(forward)
@@ -156,11 +199,11 @@ def model_class(base: type) -> type:
     def forward_with_memory(self: Any, *args: Any, **kwargs: Any) -> Any:
         return self.forward_with_memory(forward, {**dict(zip(names, args, strict=False)), **kwargs})
 
-    forward_with_memory.__name__, forward_with_memory.__doc__ = "forward", forward.__doc__
-    forward_with_memory.__signature__ = signature_of(forward)
+    method: Any = forward_with_memory
+    method.__name__, method.__doc__, method.__signature__ = "forward", forward.__doc__, signature_of(forward)
     family = FAMILIES[base.config_class.model_type]
     fields = {
-        "forward": forward_with_memory,
+        "forward": method,
         "config_class": config_class(base.config_class),
         "plain": base,
         "_can_set_attn_implementation_cached_value": base._can_set_attn_implementation(),
@@ -173,14 +216,14 @@ def model_class(base: type) -> type:
 def register() -> None:
     """Teach `AutoConfig` the families with memory; each one's models follow when it is first met."""
     for kind in FAMILIES:
-        config = config_class(AutoConfig.for_model(kind).__class__)
+        config = config_class(class_of(AutoConfig.for_model(kind)))
         AutoConfig.register(config.model_type, config, exist_ok=True)
 
 
 @functools.cache
 def register_models(kind: str) -> None:
     """Teach the other Auto classes the heads of one family."""
-    config = config_class(AutoConfig.for_model(kind).__class__)
+    config = config_class(class_of(AutoConfig.for_model(kind)))
     for name in AUTO:
         auto = getattr(transformers, name)
         names = auto._model_mapping._model_mapping
@@ -188,6 +231,6 @@ def register_models(kind: str) -> None:
         known = known[0] if isinstance(known, tuple) else known
         if known is None or head_of(known) not in FAMILIES[kind].heads:
             continue
-        made = model_class(getattr(transformers, known))
-        auto.register(config, made, exist_ok=True)
-        names[config.model_type] = made.__name__  # pipelines look here
+        with_memory = model_class(getattr(transformers, known))
+        auto.register(config, with_memory, exist_ok=True)
+        names[config.model_type] = with_memory.__name__  # pipelines look here

@@ -1,0 +1,61 @@
+"""The part of a pretrained model that encodes one segment, and memory that lives in its layers."""
+
+# B batch · n rows of a layer's input · D width
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+from transformers.utils.output_capturing import maybe_install_capturing_hooks
+
+from rmt.core.memory import LayerMemory
+from rmt.hf.copies import with_part
+
+RECORDED = ("output_attentions", "output_hidden_states")
+
+
+class SegmentBackbone:
+    """A backbone as its own class computes it, knowing nothing of segments."""
+
+    def __init__(self, model: Any):
+        self.module: Any = model.segment_backbone()
+        self.layers: str = model.family.layers
+        if self.module is model:  # a bare model is its own backbone
+            self.plain_forward = type(model).plain.forward
+            self.forward = partial(self.plain_forward, model)
+        else:
+            self.plain_forward = type(self.module).forward
+            self.forward = self.module.forward
+
+    def __call__(self, layers: LayerMemory | None = None, **inputs: Any) -> Any:
+        """The backbone's output; `layers` is the memory of this segment in them."""
+        if layers is None:
+            return self.forward(**inputs)
+        if any(inputs.get(name) or getattr(self.module.config, name, False) for name in RECORDED):
+            maybe_install_capturing_hooks(self.module)  # once for the model, or each copy would add its own
+        stack = nn.ModuleList(
+            LayerWithMemory(layer, index, layers)
+            for index, layer in enumerate(self.module.get_submodule(self.layers))
+        )
+        return self.plain_forward(with_part(self.module, self.layers, stack), **inputs)
+
+
+class LayerWithMemory(nn.Module):
+    """A layer with the memory of one segment around it, outside of what checkpointing computes again."""
+
+    def __init__(self, layer: nn.Module, index: int, memory: LayerMemory):
+        super().__init__()
+        self.layer, self.index, self.memory = layer, index, memory
+
+    def forward(self, hidden: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """The layer's own output for its input (B, n, D), which it may give beside other things."""
+        output = self.layer(self.memory.before(self.index, hidden), *args, **kwargs)
+        self.memory.after(self.index, output[0] if isinstance(output, tuple) else output)
+        return output
+
+    def __getattr__(self, name: str) -> Any:
+        """What a backbone asks a layer for, such as its type of attention."""
+        layer = super().__getattr__("layer")
+        return layer if name == "layer" else getattr(layer, name)
