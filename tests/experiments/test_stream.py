@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rmt import SegmentModel, Session, presets
-from rmt.experiments.stream import Interruption, TextStream, checksum, place_of
+from rmt.experiments.stream import Interruption, TextStream, checksum, saved_position
 from rmt.text.codes import Bytes
 from rmt.text.tokenizer import ByteTokenizer
 
@@ -48,7 +48,7 @@ def stream(session: Session, text: Path, every: int = 4, stop: int | None = None
     with text.open("rb") as file:
         flow = TextStream(session, str(text), file, text.with_name("state"), every)
         if session.note:
-            flow.take_up(place_of(session))
+            flow.take_up(saved_position(session))
         return flow.run(tell)
 
 
@@ -60,7 +60,7 @@ def test_a_stream_that_was_killed_goes_on_and_ends_as_if_nothing_had_happened(mo
     with pytest.raises(Unplugged):
         stream(killed, text, every, stop)
     taken_up = Session.load(text.with_name("state"), model, killed.tokenizer)
-    place = place_of(taken_up)
+    place = saved_position(taken_up)
     assert not place.clean
     assert place.offset == int(taken_up.seen)
     assert 0 <= int(killed.seen) - place.offset <= every * LENGTH
@@ -74,7 +74,7 @@ def test_a_stream_that_ends_is_saved_to_its_last_byte(model, text):
     session = new_session(model)
     assert stream(session, text)
     saved = Session.load(text.with_name("state"), model, session.tokenizer)
-    assert place_of(saved) == (str(text), len(TEXT), 4, True, checksum(TEXT))
+    assert saved_position(saved) == (str(text), len(TEXT), 4, True, checksum(TEXT))
     assert saved.score() == session.score()
 
 
@@ -89,7 +89,7 @@ def test_ctrl_c_saves_where_it_stands(model, text):
     with text.open("rb") as file:
         flow = TextStream(session, str(text), file, text.with_name("state"), 100)
         assert not flow.run(tell)
-    place = place_of(Session.load(text.with_name("state"), model, session.tokenizer))
+    place = saved_position(Session.load(text.with_name("state"), model, session.tokenizer))
     assert place.clean
     assert place.offset == int(session.seen) < len(TEXT)
     assert len(told) == 5

@@ -15,8 +15,8 @@ EXPONENT = 1.2  # of 267,735 words, those beyond the 20,000 most frequent make u
 
 def made_text(symbols: int, folder: Path, count: int = 400_000) -> str:
     """A prepared corpus of words whose frequencies fall with their rank as those of a real text do."""
-    place = folder / f"made-{symbols}"
-    if not place.exists():
+    prepared = folder / f"made-{symbols}"
+    if not prepared.exists():
         words = [f"w{rank}" for rank in range(symbols - 1)]
         text = folder / f"text-{symbols}"
         text.mkdir(parents=True)
@@ -26,5 +26,5 @@ def made_text(symbols: int, folder: Path, count: int = 400_000) -> str:
         parts = np.split(drawn, [count * 10 // 12, count * 11 // 12])
         for split, part in zip(("train", "valid", "test"), parts, strict=True):
             (text / f"{split}.txt").write_text(" ".join(words[rank] for rank in part))
-        prepare_corpus(find_source(str(text), "words"), place, vocabulary=text / FILE)
-    return str(place)
+        prepare_corpus(find_source(str(text), "words"), prepared, vocabulary=text / FILE)
+    return str(prepared)

@@ -100,17 +100,17 @@ def run(options: StreamOptions, file: BinaryIO) -> int:
 
 def take_up(stream: Any, quiet: bool) -> None:
     """Go on behind what was read of the same file, and say what that means."""
-    from rmt.experiments.stream import place_of
+    from rmt.experiments.stream import saved_position
 
-    place, tokens = place_of(stream.session), int(stream.session.seen)
-    if stream.take_up(place):
-        note = f"resuming at byte {place.offset:,} after {tokens:,} tokens"
+    position, tokens = saved_position(stream.session), int(stream.session.seen)
+    if stream.take_up(position):
+        note = f"resuming at byte {position.offset:,} after {tokens:,} tokens"
     else:
-        note = f"going on after {tokens:,} tokens of {place.source}; {stream.source} is read from its start"
-    if not place.clean:
-        note += (
-            f"; the last stream was cut off, so up to {place.every} segments that it had read are read again"
+        note = (
+            f"going on after {tokens:,} tokens of {position.source}; {stream.source} is read from its start"
         )
+    if not position.clean:
+        note += f"; the last stream was cut off, so up to {position.every} segments of it are read again"
     if not quiet:
         print(f"rmt: {note}", file=sys.stderr)
 

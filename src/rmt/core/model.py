@@ -179,27 +179,27 @@ class SegmentModel(nn.Module):
     def axis(self, spans: Spans, state: State, valid: Tensor | None) -> Axis:
         """The axis for attention; what serves the layers keeps it, for segment after segment has the same."""
 
-        def made() -> Axis:
+        def fresh() -> Axis:
             return spans.axis(state.cached, valid, self.config.memory.sees_cache)
 
         served = self.backbone.prepared
-        return made() if served is None or valid is not None else served.axis(spans, made)
+        return fresh() if served is None or valid is not None else served.axis(spans, fresh)
 
     def valid(self, tokens: Tensor, lengths: Tensor | None, padding: str) -> Tensor | None:
         """Which tokens of a ragged batch exist, (B, L); none when all do."""
         if lengths is None:
             return None
         self.require_order_of_reading("a ragged batch")
-        place = torch.arange(tokens.shape[1], device=tokens.device)
+        column = torch.arange(tokens.shape[1], device=tokens.device)
         if padding == "left":
-            place = place.flip(0)
+            column = column.flip(0)
         elif padding != "right":
             raise ConfigError(f"padding={padding!r} is not right or left")
         if lengths.min() < 0 or lengths.max() > tokens.shape[1]:
             raise ConfigError(
                 f"lengths={lengths.tolist()} must be 0 to {tokens.shape[1]}, the length of the rows"
             )
-        return place < lengths[:, None]
+        return column < lengths[:, None]
 
     def require_order_of_reading(self, what: str) -> None:
         """Refuse what needs the read block to be independent of what comes after it."""

@@ -173,11 +173,11 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]
 
 def refuse_other(config: FinetuneConfig, folder: Path) -> None:
     """Raise if the folder belongs to another configuration, naming the first difference."""
-    there, here = renamed(read_yaml(folder / "config.yaml")), to_dict(config)
-    for name in (*here, *there):
-        if there.get(name) != here.get(name):
+    stored, current = renamed(read_yaml(folder / "config.yaml")), to_dict(config)
+    for name in (*current, *stored):
+        if stored.get(name) != current.get(name):
             raise ConfigError(
-                f"out={str(folder)!r} holds a run with {name}={there.get(name)}, not {here.get(name)}; "
+                f"out={str(folder)!r} holds a run with {name}={stored.get(name)}, not {current.get(name)}; "
                 "name another --out, or start anew with --restart"
             )
 

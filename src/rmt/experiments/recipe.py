@@ -124,45 +124,45 @@ class Defaults(NamedTuple):
     memory: int | None  # memory tokens; none = as many as a segment has tokens
 
 
-def resolve(given: Mapping[str, Any]) -> RunConfig:
+def resolve(named: Mapping[str, Any]) -> RunConfig:
     """The whole configuration from the settings a user named: nested, as in a config file."""
-    given = typed(RunConfig, given)
-    name = given.setdefault("preset", "rmt")
-    kind = task_class(given.get("task", {}).get("name", TaskConfig().name))
+    named = typed(RunConfig, named)
+    name = named.setdefault("preset", "rmt")
+    kind = task_class(named.get("task", {}).get("name", TaskConfig().name))
     defaults = DEFAULTS[kind.layout]
-    settings = merge(defaults.settings(given), given)
+    settings = merge(defaults.settings(named), named)
     task_config = from_dict(TaskConfig, settings.get("task", {}))
     task = build_task(task_config)
     length = task.tokens_per_segment(task_config.segments)
     parts = preset_settings(name, defaults.memory or length, length, settings)
     recipe = defaults.recipes[settings["recipe"]]
     otherwise = merge(to_dict(ModelConfig()), parts, recipe.get("model", {}))
-    refuse_needless(name, given.get("model", {}), otherwise)
+    refuse_needless(name, named.get("model", {}), otherwise)
     model = merge(parts, settings.get("model", {}))
     predicts = settings.get("train", {}).get("memory_loss", 0.0) > 0
-    set_vocabulary(model, given.get("model", {}), task, predicts)
+    set_vocabulary(model, named.get("model", {}), task, predicts)
     config = from_dict(RunConfig, {**settings, "model": model})
     check_run(config, kind)
     return config
 
 
-def sequence_settings(given: Mapping[str, Any]) -> Settings:
+def sequence_settings(named: Mapping[str, Any]) -> Settings:
     """What recipe and size say about a task of sequences."""
-    recipe, size = given.get("recipe", "modern"), given.get("size", "small")
-    budget = PAPER_BUDGETS.get(given.get("task", {}).get("name", ""), {}) if recipe == "paper" else {}
-    return merge(RECIPES[recipe], budget, sizes_of(given, recipe, size), {"recipe": recipe, "size": size})
+    recipe, size = named.get("recipe", "modern"), named.get("size", "small")
+    budget = PAPER_BUDGETS.get(named.get("task", {}).get("name", ""), {}) if recipe == "paper" else {}
+    return merge(RECIPES[recipe], budget, sizes_of(named, recipe, size), {"recipe": recipe, "size": size})
 
 
-def lane_settings(given: Mapping[str, Any]) -> Settings:
+def lane_settings(named: Mapping[str, Any]) -> Settings:
     """What recipe, size and scale say about text."""
-    recipe, size = given.get("recipe", "modern"), given.get("size", "small")
-    scale = given.get("scale", "full")
+    recipe, size = named.get("recipe", "modern"), named.get("size", "small")
+    scale = named.get("scale", "full")
     if size not in TEXT_SIZES:
         raise ConfigError(f"size={size} is not known for text; choose from: {', '.join(TEXT_SIZES)}")
     if size == "small" and scale != "full":
         raise ConfigError(f"scale={scale} has no effect with size=small; use enwik8-base or wt103-base")
     small = size == "small" or scale == "cpu"
-    recurrent = given["preset"] in ("rmt", "transformer_xl_rmt")
+    recurrent = named["preset"] in ("rmt", "transformer_xl_rmt")
     return merge(
         {"model": SMALL} if size == "small" else {},
         {"threads": 1} if small else {},
@@ -180,7 +180,7 @@ DEFAULTS = {
 }
 
 
-def set_vocabulary(model: Settings, given: Settings, task: Task, predicts: bool) -> None:
+def set_vocabulary(model: Settings, named: Settings, task: Task, predicts: bool) -> None:
     """As many tokens as the task has, one more for memory to predict, and no cutoffs beyond them."""
     needed = task.vocabulary + predicts
     if predicts and not (model["memory"]["size"] and model["memory"]["write"]):
@@ -192,13 +192,13 @@ def set_vocabulary(model: Settings, given: Settings, task: Task, predicts: bool)
             f"model.vocabulary={model['vocabulary']} is too small: {task.name} has {needed} tokens; "
             "leave it out"
         )
-    if "cutoffs" not in given:
+    if "cutoffs" not in named:
         model["cutoffs"] = [cutoff for cutoff in model.get("cutoffs", ()) if cutoff < task.vocabulary]
 
 
-def sizes_of(given: Mapping[str, Any], recipe: str, size: str) -> Settings:
+def sizes_of(named: Mapping[str, Any], recipe: str, size: str) -> Settings:
     """Model size, batch and default source length that go with a size and a task."""
-    task = given.get("task", {}).get("name", "copy")
+    task = named.get("task", {}).get("name", "copy")
     if size == "small":
         short = {"task": {"length": SHORT}} if task in ("copy", "reverse") else {}
         return {"model": SMALL, "threads": 1, **short}
@@ -234,12 +234,12 @@ def preset_settings(name: str, memory: int, length: int, settings: Settings) -> 
     return parts
 
 
-def refuse_needless(name: str, given: Settings, otherwise: Settings) -> None:
+def refuse_needless(name: str, named: Settings, otherwise: Settings) -> None:
     """Raise for a setting of memory or cache that is not as usual and yet changes nothing."""
     present = dict(zip(("memory", "cache"), PRESETS[name], strict=True))
     for (group, key), parts in NEEDS.items():
         usual = otherwise[group][key]
-        value = given.get(group, {}).get(key, usual)
+        value = named.get(group, {}).get(key, usual)
         missing = [part for part in parts if not present[part]]
         if missing and value != usual:
             setting = f"model.{group}.{key}={value}"

@@ -26,7 +26,11 @@ class Ended(NamedTuple):
 
 
 def reproduce(
-    runs: Sequence[Run], folder: Path, workers: int, seconds: float, heard: Callable[[Ended, int], None]
+    runs: Sequence[Run],
+    folder: Path,
+    workers: int,
+    seconds: float,
+    report_ended: Callable[[Ended, int], None],
 ) -> list[dict[str, Any]]:
     """Train `runs` in folders of `folder`, `workers` at a time; returns the results there are.
 
@@ -43,7 +47,7 @@ def reproduce(
                 processes.remove((run, process))
                 ended = Ended(run, read_result(folder / run.name), last_line(folder / f"{run.name}.log"))
                 results += [ended.result] if ended.result else []
-                heard(ended, len(waiting) + len(processes))
+                report_ended(ended, len(waiting) + len(processes))
             time.sleep(POLL_SECONDS)
     finally:
         for _, process in processes:

@@ -39,7 +39,7 @@ def open_session(
     return Session(opened.model, tokenizer, opened.segment_length)
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """How far a stream has come, kept beside a saved session."""
 
     source: str  # the path of the file, or - for standard input
@@ -97,29 +97,29 @@ class TextStream:
     def segments(self) -> int:
         return int(self.session.seen[0]) // self.session.segment_length
 
-    def take_up(self, place: Place) -> bool:
+    def take_up(self, position: StreamPosition) -> bool:
         """Skip what was read of this source before; false if it is another one, to be read from its start.
 
         A text is the same if its path is, or if it was moved and has the same bytes before the offset. The
         same path with another text is an error, and so is a pipe of which something was read.
         """
-        if place.source == STANDARD_INPUT or not same_name(place.source, self.source):
+        if position.source == STANDARD_INPUT or not same_name(position.source, self.source):
             return False
         if not Path(self.source).is_file():
             raise ConfigError(
-                f"file={self.source!r} is a pipe: the {place.offset:,} bytes read of it do not come again; "
+                f"file={self.source!r} is a pipe: the {position.offset:,} bytes read do not come again; "
                 "give what follows them as - or under another name"
             )
-        tail = tail_before(Path(self.source), place.offset)
-        if tail is None or place.tail not in ("", checksum(tail)):
-            if place.source != self.source:
+        tail = tail_before(Path(self.source), position.offset)
+        if tail is None or position.tail not in ("", checksum(tail)):
+            if position.source != self.source:
                 return False
             raise DataError(
                 f"file={self.source!r} is another text now than the one of which this session has read "
-                f"{place.offset:,} bytes; give that one, or a copy of another name to read from its start"
+                f"{position.offset:,} bytes; give that one, or a copy of another name to read from its start"
             )
-        skip(self.file, place.offset)
-        self.offset, self.window = place.offset, tail
+        skip(self.file, position.offset)
+        self.offset, self.window = position.offset, tail
         return True
 
     def run(self, report: Callable[[Progress], None]) -> bool:
@@ -188,17 +188,17 @@ class TextStream:
     def save(self, clean: bool) -> None:
         if self.save_to is not None:
             tail = self.window[: len(self.window) - self.pending][-TAIL:]
-            place = Place(self.source, self.offset, self.every, clean, checksum(tail))
-            self.session.save(self.save_to, place._asdict())
+            position = StreamPosition(self.source, self.offset, self.every, clean, checksum(tail))
+            self.session.save(self.save_to, position._asdict())
         self.saved = self.segments
 
 
-def place_of(session: Session) -> Place:
+def saved_position(session: Session) -> StreamPosition:
     """Where the stream of a saved session stood."""
-    needed = set(Place._fields) - {"tail"}
-    if not needed <= set(session.note) <= set(Place._fields):
+    needed = set(StreamPosition._fields) - {"tail"}
+    if not needed <= set(session.note) <= set(StreamPosition._fields):
         raise ConfigError("resume: this session was not saved by rmt stream; go on with it in Python")
-    return Place(**session.note)
+    return StreamPosition(**session.note)
 
 
 def same_name(before: str, now: str) -> bool:
@@ -207,7 +207,7 @@ def same_name(before: str, now: str) -> bool:
 
 
 def tail_before(path: Path, offset: int) -> bytes | None:
-    """The last bytes of a text before a place, or none if it ends before it."""
+    """The last bytes of a text before a position, or none if it ends before it."""
     with open_text(path) as file:
         size = min(offset, TAIL)
         skip(file, offset - size)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rmt.errors import ConfigError
-from rmt.nn.embedding import found
+from rmt.nn.embedding import embed
 from rmt.nn.fast.lookup import Held
 from rmt.nn.linear import linear
 
@@ -72,9 +72,9 @@ class AdaptiveEmbedding(nn.Module):
             member = cluster_of == cluster
             slots = choose(member, capacities[cluster - 1 : cluster])
             within = (words - start).where(member, NO_TARGET).index_select(0, slots)
-            found = self.entropy(hidden.index_select(0, slots), within, cluster, rows)
+            cluster_losses = self.entropy(hidden.index_select(0, slots), within, cluster, rows)
             unfound = torch.zeros_like(losses).masked_fill(member, math.nan)
-            losses = losses + unfound.scatter(0, slots, found)
+            losses = losses + unfound.scatter(0, slots, cluster_losses)
         return losses.view_as(targets)
 
     def entropy(self, hidden: Tensor, targets: Tensor, cluster: int, rows: Rows) -> Tensor:
@@ -114,7 +114,7 @@ class SharedTable(nn.Module):
         self.held: Held | None = None
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return found(self, tokens, math.sqrt(self.weight.shape[1]))
+        return embed(self, tokens, math.sqrt(self.weight.shape[1]))
 
     def rows(self) -> list[Rows]:
         """The rows of every cluster; one split, so that the table's gradient is made once."""

@@ -13,7 +13,7 @@ from rmt.nn.fast.lookup import Held
 from rmt.nn.linear import linear
 
 
-def found(table: Any, tokens: Tensor, scale: float) -> Tensor:
+def embed(table: Any, tokens: Tensor, scale: float) -> Tensor:
     """The rows of tokens in a module's table, times `scale`."""
     if table.held is not None:
         rows: Tensor = table.held.rows(table.weight, tokens, scale)
@@ -31,7 +31,7 @@ class TiedEmbedding(nn.Module):
         self.held: Held | None = None
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return found(self, tokens, math.sqrt(self.weight.shape[1]))
+        return embed(self, tokens, math.sqrt(self.weight.shape[1]))
 
     def logits(self, hidden: Tensor) -> Tensor:
         return linear(hidden, self.weight, self.bias)

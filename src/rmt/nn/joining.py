@@ -42,7 +42,7 @@ def laid(parts: Sequence[Tensor], dim: int) -> Tensor:
     sizes = [part.shape[dim] for part in parts]
     shape = [*parts[0].shape]
     shape[dim] = sum(sizes)
-    found = parts[0].new_empty(shape)
-    for place, part in zip(found.split(sizes, dim=dim), parts, strict=True):
-        place.copy_(part)
-    return found
+    joined = parts[0].new_empty(shape)
+    for target, part in zip(joined.split(sizes, dim=dim), parts, strict=True):
+        target.copy_(part)
+    return joined

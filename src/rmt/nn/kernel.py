@@ -83,8 +83,8 @@ def attend(asked: Heads, output: Tensor) -> Tensor:
 
 def attend_gradient(asked: Heads, gradient: Tensor, output: Tensor, weight: Tensor, places: Places) -> None:
     """Write the gradients of query, key, value and bias, if there is one."""
-    given = (gradient, asked.query, asked.key, asked.value, asked.mask)
-    gradient, query, key, value, mask = map(rowwise, given)
+    inputs = (gradient, asked.query, asked.key, asked.value, asked.mask)
+    gradient, query, key, value, mask = map(rowwise, inputs)
     bias = query if asked.bias is None else rowwise(asked.bias)
     to_query, to_key, to_value, _ = places
     to_bias = query if places.bias is None else places.bias
@@ -143,10 +143,10 @@ def attention_gradient(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of query, key, value and bias (empty if there is none)."""
     to_bias = query.new_empty((0,) if bias is None else bias.shape)
-    found = like(query), like(key), like(value), to_bias
-    places = Places(*found[:3], None if bias is None else to_bias)
+    gradients = like(query), like(key), like(value), to_bias
+    places = Places(*gradients[:3], None if bias is None else to_bias)
     attend_gradient(Heads(query, key, value, bias, mask, scale), gradient, output, weight, places)
-    return found
+    return gradients
 
 
 @attention_gradient.register_fake

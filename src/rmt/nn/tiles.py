@@ -97,7 +97,7 @@ def forward_kernel(
     asked = tile(query, query_r, rows, queries, width, BE)
     top = tl.full([BQ], float("-inf"), tl.float32)
     total = tl.zeros([BQ], tl.float32)
-    found = tl.zeros([BQ, BE], tl.float32)
+    accumulated = tl.zeros([BQ, BE], tl.float32)
     stop = tl.load(bounds + tl.program_id(1)) if BOUNDED else keys
     for first in range(0, stop, BK):
         columns = first + tl.arange(0, BK)
@@ -110,11 +110,11 @@ def forward_kernel(
         higher = tl.maximum(top, tl.max(scores, 1))
         level = tl.where(higher == float("-inf"), 0.0, higher)
         share, kept = tl.exp(scores - level[:, None]), tl.exp(top - level)
-        found = found * kept[:, None] + tl.dot(share.to(rest.dtype), rest)
+        accumulated = accumulated * kept[:, None] + tl.dot(share.to(rest.dtype), rest)
         total, top = total * kept + tl.sum(share, 1), higher
     total = tl.where(total == 0.0, 1.0, total)
     output = head(output, output_b, output_h, number, heads)
-    put(output, output_r, rows, queries, width, found / total[:, None], BE)
+    put(output, output_r, rows, queries, width, accumulated / total[:, None], BE)
     tl.store(weight + number * queries + rows, top + tl.log(total), mask=real(rows, queries))
 
 
@@ -137,11 +137,11 @@ def query_gradient_kernel(
     rows = last_rows(queries, BQ)
     asked = tile(query, query_r, rows, queries, width, BE)
     come = tile(head(gradient, gradient_b, gradient_h, number, heads), gradient_r, rows, queries, width, BE)
-    made = tile(head(output, output_b, output_h, number, heads), output_r, rows, queries, width, BE)
-    product = tl.sum(come.to(tl.float32) * made.to(tl.float32), 1)
+    outputs = tile(head(output, output_b, output_h, number, heads), output_r, rows, queries, width, BE)
+    product = tl.sum(come.to(tl.float32) * outputs.to(tl.float32), 1)
     tl.store(inner + number * queries + rows, product, mask=real(rows, queries))
     weights = tl.load(weight + number * queries + rows, mask=real(rows, queries), other=0.0)
-    found = tl.zeros([BQ, BE], tl.float32)
+    accumulated = tl.zeros([BQ, BE], tl.float32)
     stop = tl.load(bounds + tl.program_id(1)) if BOUNDED else keys
     for first in range(0, stop, BK):
         columns = first + tl.arange(0, BK)
@@ -155,11 +155,11 @@ def query_gradient_kernel(
         change = (share * (back - product[:, None])).to(asked.dtype)
         if HAS_BIAS:
             inside = real(rows, queries)[:, None] & (columns < room)[None, :]
-            place = head(to_bias, to_bias_b, to_bias_h, number, heads) + rows[:, None] * to_bias_r
-            tl.store(place + columns[None, :], change, mask=inside)
-        found += tl.dot(change, known)
+            pointers = head(to_bias, to_bias_b, to_bias_h, number, heads) + rows[:, None] * to_bias_r
+            tl.store(pointers + columns[None, :], change, mask=inside)
+        accumulated += tl.dot(change, known)
     to_query = head(to_query, to_query_b, to_query_h, number, heads)
-    put(to_query, to_query_r, rows, queries, width, found * scale, BE)
+    put(to_query, to_query_r, rows, queries, width, accumulated * scale, BE)
 
 
 @triton.jit
@@ -220,8 +220,8 @@ def gradient_kernel(
     known = tile(head(key, key_b, key_h, number, heads), key_r, columns, keys, width, BE)
     kept = tile(head(value, value_b, value_h, number, heads), value_r, columns, keys, width, BE)
     come = tile(head(gradient, gradient_b, gradient_h, number, heads), gradient_r, rows, queries, width, BE)
-    made = tile(head(output, output_b, output_h, number, heads), output_r, rows, queries, width, BE)
-    product = tl.sum(come.to(tl.float32) * made.to(tl.float32), 1)
+    outputs = tile(head(output, output_b, output_h, number, heads), output_r, rows, queries, width, BE)
+    product = tl.sum(come.to(tl.float32) * outputs.to(tl.float32), 1)
     weights = tl.load(weight + number * queries + rows, mask=rows < queries, other=0.0)
     bias = head(bias, bias_b, bias_h, number, heads)
     mask = head(mask, mask_b, 0, number, heads)
@@ -231,8 +231,8 @@ def gradient_kernel(
     )  # fmt: skip
     if HAS_BIAS:
         inside = (rows < queries)[None, :] & (columns < room)[:, None]
-        place = head(to_bias, to_bias_b, to_bias_h, number, heads) + rows[None, :] * to_bias_r
-        tl.store(place + columns[:, None], change, mask=inside)
+        pointers = head(to_bias, to_bias_b, to_bias_h, number, heads) + rows[None, :] * to_bias_r
+        tl.store(pointers + columns[:, None], change, mask=inside)
     to_query = head(to_query, to_query_b, to_query_h, number, heads)
     to_key = head(to_key, to_key_b, to_key_h, number, heads)
     to_value = head(to_value, to_value_b, to_value_h, number, heads)

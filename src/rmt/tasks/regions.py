@@ -32,8 +32,8 @@ class Region(NamedTuple):
         return (self.stop - self.start) / self.modulus
 
     def holds(self, hashes: np.ndarray) -> np.ndarray:
-        place = hashes % np.uint64(self.modulus)
-        return (place >= self.start) & (place < self.stop)
+        remainder = hashes % np.uint64(self.modulus)
+        return (remainder >= self.start) & (remainder < self.stop)
 
 
 def region(sizes: Mapping[str, int], split: str) -> Region:

@@ -26,9 +26,9 @@ class Scattered(NamedTuple):
     def pieces(self) -> Iterator[np.ndarray]:
         """The ids in order, without the answer: the novel in short pieces, and the facts between them."""
         done = 0
-        for place, fact in zip([*self.places.tolist(), self.noise], [*self.story.facts, None], strict=True):
-            while done < place:
-                count = min(place - done, PIECE)
+        for offset, fact in zip([*self.places.tolist(), self.noise], [*self.story.facts, None], strict=True):
+            while done < offset:
+                count = min(offset - done, PIECE)
                 yield excerpts(self.novel, np.array([self.start + done]), count)[0]
                 done += count
             if fact is not None:

@@ -97,8 +97,8 @@ def check_vocabulary(corpus: Corpus) -> None:
 
 
 def check_split(corpus: Corpus, split: str) -> None:
-    file, said = corpus.folder / f"{split}.bin", corpus.splits[split]
-    expected = said["tokens"] * stored(corpus.description["vocabulary"]).itemsize
+    file, described = corpus.folder / f"{split}.bin", corpus.splits[split]
+    expected = described["tokens"] * stored(corpus.description["vocabulary"]).itemsize
     if not file.is_file():
         raise damaged(file, "it is missing")
     if file.stat().st_size != expected:
@@ -109,10 +109,10 @@ def check_split(corpus: Corpus, split: str) -> None:
         raise damaged(
             file, f"it has the id {highest}, the vocabulary {corpus.description['vocabulary']} symbols"
         )
-    if digest(file) != said["sha256"]:
+    if digest(file) != described["sha256"]:
         raise damaged(file, "its checksum is wrong")
-    starts = said["documents"]
-    if starts != sorted(starts) or starts[:1] != [0] or starts[-1] > said["tokens"]:
+    starts = described["documents"]
+    if starts != sorted(starts) or starts[:1] != [0] or starts[-1] > described["tokens"]:
         raise damaged(corpus.folder / DESCRIPTION, f"documents of {split} are not places in it, in order")
 
 

@@ -82,8 +82,8 @@ def total(splits: dict[str, dict[str, Any]]) -> int:
     return sum(int(split["tokens"]) for split in splits.values())
 
 
-def vocabulary_file(place: Path) -> Path:
-    file = place / FILE if place.is_dir() else place
+def vocabulary_file(path: Path) -> Path:
+    file = path / FILE if path.is_dir() else path
     read_vocabulary(file)
     return file
 
@@ -101,18 +101,18 @@ def same_corpus(out: Path, identity: dict[str, Any]) -> Corpus:
     return corpus
 
 
-def choose_vocabulary(source: Source, place: Path | None) -> tuple[Vocabulary, list[str]]:
+def choose_vocabulary(source: Source, path: Path | None) -> tuple[Vocabulary, list[str]]:
     """The vocabulary given or made of the text, and what a reader should know of it."""
     missing = [split for split in SPLITS if split not in source.splits]
     notes = [f"no {split} split" for split in missing]
-    if place is not None:
-        given = read_vocabulary(place)
-        if given.kind != source.tokens:
+    if path is not None:
+        chosen = read_vocabulary(path)
+        if chosen.kind != source.tokens:
             raise DataError(
-                f"vocabulary={str(place)!r} is of {given.kind}, not {source.tokens}; "
-                f"use --tokens {given.kind}"
+                f"vocabulary={str(path)!r} is of {chosen.kind}, not {source.tokens}; "
+                f"use --tokens {chosen.kind}"
             )
-        return given, notes
+        return chosen, notes
     kind = vocabulary_kind(source.tokens)
     used = list(source.splits)
     if kind.from_train_only and "train" in used:
@@ -176,9 +176,9 @@ def encode(vocabulary: Vocabulary, block: Any, rule: UnknownRule, where: tuple[P
 
 def check_number(what: str, got: int, source: Source, expected: int | None) -> None:
     if expected not in (None, got):
-        place = str(source.files[0].parent)
+        folder = str(source.files[0].parent)
         raise DataError(
-            f"{what} of {source.name} in {place!r}: {got:,} instead of {expected:,}; "
+            f"{what} of {source.name} in {folder!r}: {got:,} instead of {expected:,}; "
             "get a whole and unchanged copy"
         )
 

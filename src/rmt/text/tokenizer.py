@@ -182,8 +182,8 @@ def write_tokenizer(folder: Path, tokenizer: TaskTokenizer) -> None:
     if isinstance(tokenizer, LineTokenizer):
         (folder / LIBRARY_FILE).write_bytes(content["text"].encode())
         return
-    own = type(tokenizer)
-    kind = own.kind if KINDS.get(own.kind) is own else f"{own.__module__}:{own.__qualname__}"
+    cls = type(tokenizer)
+    kind = cls.kind if KINDS.get(cls.kind) is cls else f"{cls.__module__}:{cls.__qualname__}"
     text = json.dumps({"tokens": kind, **content}, ensure_ascii=False)
     (folder / FILE).write_text(text + "\n", encoding="utf-8")
 

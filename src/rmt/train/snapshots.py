@@ -64,9 +64,9 @@ def random_state(trainer: Trainer) -> dict[str, Tensor]:
 def restore(trainer: Trainer, saved: Snapshot) -> None:
     """Go on from a snapshot."""
     require_same(trainer, saved)
-    fabric, here = trainer.fabric, trainer.model.state_dict()
+    fabric, current = trainer.fabric, trainer.model.state_dict()
     weights = {RENAMED.get(name, name): tensor for name, tensor in saved.model.items()}
-    trainer.model.load_state_dict({name: placed(weights[name], here[name]) for name in here})
+    trainer.model.load_state_dict({name: placed(weights[name], current[name]) for name in current})
     for number, optimizer in enumerate(trainer.optimizers):
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         states: dict[int, dict[str, Tensor]] = {}
