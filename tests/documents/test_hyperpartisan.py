@@ -40,8 +40,8 @@ def published():
 
 def test_the_clean_split_is_disjoint_and_has_the_published_sizes():
     ids = clean_ids()
-    assert {split: len(some) for split, some in ids.items()} == {"train": 516, "valid": 64, "test": 65}
-    assert len({one for some in ids.values() for one in some}) == COUNT
+    assert {split: len(numbers) for split, numbers in ids.items()} == {"train": 516, "valid": 64, "test": 65}
+    assert len({number for numbers in ids.values() for number in numbers}) == COUNT
 
 
 def test_the_clean_split_is_made_from_the_published_one():
@@ -51,7 +51,7 @@ def test_the_clean_split_is_made_from_the_published_one():
 def test_articles_are_read_without_markup_and_measured_on_both_splits(tmp_path):
     (write_task(tmp_path) / PUBLISHED).write_text(json.dumps(published()))
     corpus = read_hyperpartisan(tmp_path)
-    assert {split: len(some) for split, some in corpus.splits.items()} == {
+    assert {split: len(documents) for split, documents in corpus.splits.items()} == {
         "train": 516,
         "valid": 64,
         "test": 65,

@@ -30,16 +30,16 @@ def test_gradients_are_those_of_the_training_loops_windows(name, depth):
     before = model.settings.prefix + (model.layout.separator if model.settings.prefix else 0)
 
     def loss_of(index, output):
-        own = weights[model.settings.prefix :][5 * index : 5 * index + 5]
-        own = own[: 18 - 5 * index]
-        return (output.hidden[0, before : before + len(own)] * own).sum()
+        part = weights[model.settings.prefix :][5 * index : 5 * index + 5]
+        part = part[: 18 - 5 * index]
+        return (output.hidden[0, before : before + len(part)] * part).sum()
 
     total = sum(bptt(cell, cut.segments, model.initial_state(1), loss_of, depth))
     expected = torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
-    assert any(one is not None and one.any() for one in got)
-    for one, other in zip(got, expected, strict=True):
-        one, other = (torch.zeros(1) if g is None else g for g in (one, other))
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+    assert any(gradient is not None and gradient.any() for gradient in got)
+    for gradient, reference in zip(got, expected, strict=True):
+        gradient, reference = (torch.zeros(1) if g is None else g for g in (gradient, reference))
+        torch.testing.assert_close(gradient, reference, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,10 @@ def test_beyond_the_depth_gradients_are_exactly_zero_and_within_it_they_are_not(
     reached_by_last(output, head, model).backward()
     text = inputs["input_ids"][0, model.settings.prefix :].tolist()
     for segment in range(4):
-        own = text[5 * segment : 5 * segment + 5]
-        grads = [one.grad for ids, one in seen if contains(ids[0], own) and one.grad is not None]
+        tokens = text[5 * segment : 5 * segment + 5]
+        grads = [
+            embedded.grad for ids, embedded in seen if contains(ids[0], tokens) and embedded.grad is not None
+        ]
         reached = any(grad.any() for grad in grads)
         assert reached == (depth == "full" or 3 - segment <= depth)
     initial = model.memory.tokens.weight.grad
@@ -85,8 +87,8 @@ def test_a_checkpointed_segment_has_the_same_gradient(name, depth):
     for checkpoint in (False, True):
         model = remembering(name, head, bptt=depth, checkpoint=checkpoint)
         loss = model(**texts(name, 17, 9), labels=torch.tensor([0, 2])).loss
-        found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
-        gradients.append([torch.zeros(1) if one is None else one for one in found])
+        drawn = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+        gradients.append([torch.zeros(1) if gradient is None else gradient for gradient in drawn])
     torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-12)
 
 
@@ -96,7 +98,7 @@ def test_a_checkpointed_segment_keeps_less():
         model = remembering("gpt2", "ForCausalLM", checkpoint=checkpoint)
         sizes: list[int] = []
         with torch.autograd.graph.saved_tensors_hooks(
-            lambda one, sizes=sizes: sizes.append(one.nbytes) or one, lambda one: one
+            lambda tensor, sizes=sizes: sizes.append(tensor.nbytes) or tensor, lambda tensor: tensor
         ):
             model(**texts("gpt2", 40))
         kept.append(sum(sizes))
@@ -109,7 +111,7 @@ def test_what_lies_before_the_window_is_read_without_a_graph():
         model = remembering("bert", "ForSequenceClassification", bptt=0)
         sizes: list[int] = []
         with torch.autograd.graph.saved_tensors_hooks(
-            lambda one, sizes=sizes: sizes.append(one.nbytes) or one, lambda one: one
+            lambda tensor, sizes=sizes: sizes.append(tensor.nbytes) or tensor, lambda tensor: tensor
         ):
             model(**texts("bert", length))
         kept.append(sum(sizes))
@@ -120,7 +122,9 @@ def test_reading_without_gradients_needs_no_windows(monkeypatch):
     model = remembering("gpt2", "ForCausalLM", bptt=1)
     calls = []
     original = Cell.__call__
-    monkeypatch.setattr(Cell, "__call__", lambda self, *given: calls.append(1) or original(self, *given))
+    monkeypatch.setattr(
+        Cell, "__call__", lambda self, *arguments: calls.append(1) or original(self, *arguments)
+    )
     with torch.no_grad():
         model(**texts("gpt2", 20))
     assert len(calls) == 4
@@ -134,8 +138,8 @@ def reached_by_last(output, head, model):
     return (output if one_answer else output[:, -2]).pow(2).sum()
 
 
-def contains(ids, own):
-    return any(ids[start : start + len(own)] == own for start in range(len(ids) - len(own) + 1))
+def contains(ids, part):
+    return any(ids[start : start + len(part)] == part for start in range(len(ids) - len(part) + 1))
 
 
 class hook:

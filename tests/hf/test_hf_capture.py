@@ -9,6 +9,7 @@ from rmt.analysis.operations import findings
 from rmt.errors import ConfigError
 from rmt.hf import AttentionView
 from rmt.hf.families import FAMILIES
+from tests.hf.test_hf_threads import assert_same_in_threads
 from tests.hf.tokens import WORDS, tokenizer
 from tests.hf.zoo import CLS, EAGER_ONLY, SEP, of_kind, plain, remembering, texts
 
@@ -21,7 +22,7 @@ HEADS = [
     ("t5", "Model"),
     ("t5", "ForConditionalGeneration"),
 ]
-MODELS = pytest.mark.parametrize(("name", "head"), HEADS, ids=["-".join(one) for one in HEADS])
+MODELS = pytest.mark.parametrize(("name", "head"), HEADS, ids=["-".join(pair) for pair in HEADS])
 FAMILY = pytest.mark.parametrize("name", FAMILIES)
 
 
@@ -123,7 +124,7 @@ def test_spans_line_up_in_whole_and_ragged_segments(name, memory):
 def test_segments_are_those_the_model_cuts(alignment):
     view = AttentionView(remembering("t5", alignment=alignment))
     lengths = {"right": [3, 5, 5], "even": [4, 4, 5]}[alignment]
-    assert [one.spans.tokens - 1 for one in capture(view, text("t5")[0])] == lengths
+    assert [segment.spans.tokens - 1 for segment in capture(view, text("t5")[0])] == lengths
 
 
 @MODELS
@@ -141,9 +142,9 @@ def test_the_state_after_the_segments_is_that_of_an_ordinary_call(name, head):
 @pytest.mark.parametrize("name", of_kind("decoder"))
 def test_a_language_model_tells_its_predictions_and_others_tell_none(name):
     model, ids = remembering(name, "ForCausalLM"), text(name)
-    predicted = torch.cat([one.predicted for one in capture(AttentionView(model), ids[0])])
+    predicted = torch.cat([segment.predicted for segment in capture(AttentionView(model), ids[0])])
     assert torch.equal(predicted, model(input_ids=ids).logits[0].argmax(-1))
-    assert all(one.predicted.shape == (0,) for one in seen(name))
+    assert all(segment.predicted.shape == (0,) for segment in seen(name))
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5"])
@@ -151,7 +152,7 @@ def test_the_mean_is_the_mean_of_single_captures(name):
     view, ids = AttentionView(remembering(name)), text(name, rows=3)
     alone = [capture(view, row) for row in ids]
     for number, segment in enumerate(capture_mean(view, ids)):
-        mean = torch.stack([one[number].weights for one in alone]).mean(0)
+        mean = torch.stack([segments[number].weights for segments in alone]).mean(0)
         torch.testing.assert_close(segment.weights, mean)
 
 
@@ -160,18 +161,48 @@ def test_nothing_is_kept_when_not_asked(name):
     view = AttentionView(remembering(name))
     segment = view.segments(text(name))[0]
     assert view(segment, view.initial_state(1)).attention == ()
-    assert all(not one.weights.requires_grad for one in capture(view, text(name)[0]))
+    assert all(not segment.weights.requires_grad for segment in capture(view, text(name)[0]))
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name not in EAGER_ONLY])
-def test_the_attention_implementation_is_set_back_even_after_an_error(name):
-    model = remembering(name, attention="sdpa")
+def test_the_model_that_is_looked_into_never_attends_otherwise(name):
+    model, during = remembering(name, attention="sdpa"), []
+
+    def implementations(*_):
+        during.append(
+            (model.config._attn_implementation, model.segment_backbone().config._attn_implementation)
+        )
+
     view, unknown = AttentionView(model), torch.full_like(text(name)[0], 99)
+    model.segment_backbone().get_submodule(model.family.layers)[0].register_forward_hook(implementations)
     capture(view, text(name)[0])
-    assert model.config._attn_implementation == model.segment_backbone().config._attn_implementation == "sdpa"
     with pytest.raises(IndexError):
         capture(view, unknown)
-    assert model.config._attn_implementation == model.segment_backbone().config._attn_implementation == "sdpa"
+    implementations()
+    assert set(during) == {("sdpa", "sdpa")}
+    assert len(during) == 3 + 1  # segments, and after them
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "t5"])
+def test_looking_again_adds_no_hook(name):
+    model = remembering(name)
+    view, counts = AttentionView(model), []
+    for _ in range(3):
+        capture(view, text(name)[0])
+        counts.append(sum(len(module._forward_hooks) for module in model.modules()))
+    assert len(set(counts)) == 1
+
+
+def test_eight_threads_see_what_one_sees():
+    model = remembering("bert", "ForSequenceClassification", "sdpa")
+
+    def work(number):
+        ids = texts("bert", 4 + number % 9, seed=number)["input_ids"][0]
+        with torch.no_grad():
+            plain = model(input_ids=ids[None]).logits
+        return [plain, *(segment.weights for segment in capture(AttentionView(model), ids))]
+
+    assert_same_in_threads(work, calls=10)
 
 
 @pytest.mark.parametrize(
@@ -179,16 +210,16 @@ def test_the_attention_implementation_is_set_back_even_after_an_error(name):
     [("bert", {"read", "mix"}), ("gpt2", {"write", "read", "rewrite", "mix"}), ("t5", {"read", "mix"})],
 )
 def test_operations_are_found_in_them(name, operations):
-    found = findings(seen(name))
-    assert {one.operation for one in found} == operations
-    assert len(found) == len(operations) * 3 * 2 * 2  # segments, layers, heads
+    results = findings(seen(name))
+    assert {finding.operation for finding in results} == operations
+    assert len(results) == len(operations) * 3 * 2 * 2  # segments, layers, heads
 
 
 def test_rows_are_labelled_by_slots_and_by_the_words_of_a_tokenizer():
     words = tokenizer()
     ids = words("the film was very very dull", return_tensors="pt")["input_ids"][0]
     first, second = capture(AttentionView(remembering("bert", alignment="left")), ids)
-    spelled = [words.convert_ids_to_tokens(one.tokens.tolist()) for one in (first, second)]
+    spelled = [words.convert_ids_to_tokens(segment.tokens.tolist()) for segment in (first, second)]
     assert first.labels(spelled[0]) == [
         *["read 1", "read 2", "[CLS]", "[SEP]"],
         *["the", "film", "was", "very", "very", "[SEP]"],

@@ -78,7 +78,7 @@ def test_a_loss_reaches_the_memory_and_every_segment(name, head, attention):
     last = output[:, -1] if per_token(head, name) else output
     last.pow(2).sum().backward()
     assert len(seen) >= 3
-    assert all(one.grad is not None and one.grad.any() for one in seen[:3])
+    assert all(tensor.grad is not None and tensor.grad.any() for tensor in seen[:3])
     assert model.memory.tokens.weight.grad.abs().min() > 0
 
 

@@ -43,7 +43,9 @@ def test_the_blocks_run_and_print_what_the_page_says(backbone):
         for block in blocks():
             exec(block.replace(NAME, repr(backbone)), namespace)
     assert printed.getvalue() == "torch.Size([1, 2])\n(1, 10, 16)\n"
-    trainable = {name for name, one in namespace["trainable"].named_parameters() if one.requires_grad}
+    trainable = {
+        name for name, parameter in namespace["trainable"].named_parameters() if parameter.requires_grad
+    }
     assert any("memory" in name for name in trainable)
 
 

@@ -99,8 +99,8 @@ def test_a_trainer_goes_on_after_a_kill_as_if_nothing_had_happened(tmp_path):
         "class Kill(transformers.TrainerCallback):\n"
         "    def on_step_end(self, args, state, control, **rest):\n"
         "        if state.global_step == 5: os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"one = trainer(classifier(), {str(tmp_path / 'killed')!r})\n"
-        "one.add_callback(Kill)\none.train()\n"
+        f"run = trainer(classifier(), {str(tmp_path / 'killed')!r})\n"
+        "run.add_callback(Kill)\nrun.train()\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -178,15 +178,17 @@ def test_a_pipeline_reads_texts_beyond_the_limit(tmp_path):
 def test_gradient_checkpointing_gives_the_same_gradient(name, head, attention):
     if name == "mpnet":
         pytest.skip("MPNet has no gradient checkpointing; add_memory(checkpoint=True) works for it")
-    found = []
+    gradients = []
     for enable in (False, True):
         model = remembering(name, head, attention).train()
         if enable:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         main_output(answer(model, texts(name, 14, 9))).pow(2).sum().backward()
-        found.append({key: one.grad for key, one in model.named_parameters() if one.grad is not None})
-    assert found[0]["memory.tokens.weight"].any()
-    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
+        gradients.append(
+            {key: parameter.grad for key, parameter in model.named_parameters() if parameter.grad is not None}
+        )
+    assert gradients[0]["memory.tokens.weight"].any()
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
 
 
 @over(heads=("Model",))

@@ -87,8 +87,8 @@ def test_a_run_leaves_a_folder_that_predicts(capsys):
     assert [row[0] for row in rows][:2] == ["one.txt", "data.jsonl:1"]
     assert {row[1] for row in rows} <= {"true", "false"}
     assert all(0.5 <= float(row[2]) <= 1 for row in rows)
-    found = rmt(capsys, "predict run one.txt --json --device cpu").out
-    assert json.loads(found)["label"] == rows[0][1]
+    printed = rmt(capsys, "predict run one.txt --json --device cpu").out
+    assert json.loads(printed)["label"] == rows[0][1]
 
 
 def test_a_run_of_release_17fc2a8_is_known_by_its_old_names(capsys):
@@ -140,8 +140,8 @@ def test_a_generated_text_that_is_no_label_counts_as_wrong():
     assert [classifier.named(text) for text in ("true", " false ", "truth", "")] == [1, 0, -1, -1]
     true, false, other = (classifier.tokenizer(word).input_ids for word in ("true", "false", "film"))
     labels = torch.tensor([true, false, true, false]).numpy()
-    made = torch.tensor([true, other, other, false]).numpy()
-    assert classifier.score(made, labels) == {"accuracy": 0.5, "f1": pytest.approx(2 / 3)}
+    generated = torch.tensor([true, other, other, false]).numpy()
+    assert classifier.score(generated, labels) == {"accuracy": 0.5, "f1": pytest.approx(2 / 3)}
 
 
 def test_several_seeds_give_a_mean(capsys):
@@ -226,21 +226,21 @@ def test_every_format_of_documents_is_read(capsys, form):
         write("data.jsonl", named)
     elif form == "splits":
         Path("data.splits").mkdir()
-        for split, some in (("train", rows[:20]), ("validation", rows[20:25]), ("test", rows[25:])):
-            write(f"data.splits/{split}.jsonl", some)
+        for split, members in (("train", rows[:20]), ("validation", rows[20:25]), ("test", rows[25:])):
+            write(f"data.splits/{split}.jsonl", members)
     else:
         for number, row in enumerate(rows):
             place = Path("data.folder", row["label"])
             place.mkdir(parents=True, exist_ok=True)
             (place / f"{number}.txt").write_text(row["text"])
-    found = read_corpus("data.jsonl" if form == "column" else f"data.{form}", Columns())
-    assert found.labels == ["false", "true"]
-    assert sum(map(len, found.splits.values())) == 30
-    assert {document.text for some in found.splits.values() for document in some} == {
+    corpus = read_corpus("data.jsonl" if form == "column" else f"data.{form}", Columns())
+    assert corpus.labels == ["false", "true"]
+    assert sum(map(len, corpus.splits.values())) == 30
+    assert {document.text for members in corpus.splits.values() for document in members} == {
         row["text"] for row in rows
     }
-    assert list(found.splits) == ["train", "valid", "test"]
-    assert bool(found.notes) == (form not in ("splits", "column"))
+    assert list(corpus.splits) == ["train", "valid", "test"]
+    assert bool(corpus.notes) == (form not in ("splits", "column"))
 
 
 def test_parquet_is_read_or_its_reader_is_named():
@@ -263,11 +263,11 @@ def test_an_automatic_split_is_the_same_each_time_and_keeps_the_classes():
     from rmt.documents.corpus import Columns, read_corpus
 
     name = write("data.jsonl", documents(100))
-    one, two = (read_corpus(name, Columns()).splits for _ in range(2))
-    assert one == two
-    assert {split: len(some) for split, some in one.items()} == {"train": 80, "valid": 10, "test": 10}
-    for some in one.values():
-        assert sum(document.label == "true" for document in some) * 2 == len(some)
+    first, second = (read_corpus(name, Columns()).splits for _ in range(2))
+    assert first == second
+    assert {split: len(members) for split, members in first.items()} == {"train": 80, "valid": 10, "test": 10}
+    for members in first.values():
+        assert sum(document.label == "true" for document in members) * 2 == len(members)
 
 
 GOOD = list(documents(20))

@@ -17,14 +17,14 @@ GREEDY = {"do_sample": False, "max_new_tokens": STEPS, "min_new_tokens": STEPS, 
 def test_a_decoder_generates_what_the_unrolled_model_says_step_by_step(name, head, attention, layout):
     model = remembering(name, head, attention, layout=layout)
     inputs = texts(name, 7, 7)
-    made = model.generate(**inputs, **GREEDY, output_logits=True, return_dict_in_generate=True)
+    generated = model.generate(**inputs, **GREEDY, output_logits=True, return_dict_in_generate=True)
     ids = inputs["input_ids"]
-    for step, logits in enumerate(made.logits):
+    for step, logits in enumerate(generated.logits):
         with torch.no_grad():
             expected = model(input_ids=ids).logits[:, -1]  # all segments again
         torch.testing.assert_close(logits.double(), expected, rtol=1e-5, atol=1e-5)
-        ids = torch.cat([ids, made.sequences[:, 7 + step : 8 + step]], dim=1)
-    assert torch.equal(ids, made.sequences)
+        ids = torch.cat([ids, generated.sequences[:, 7 + step : 8 + step]], dim=1)
+    assert torch.equal(ids, generated.sequences)
 
 
 @DECODERS
@@ -35,9 +35,9 @@ def test_rows_of_a_ragged_prompt_cross_their_borders_each_at_its_own_time(name):
     together = model.generate(**inputs, **GREEDY, output_logits=True, return_dict_in_generate=True)
     for row, length in enumerate(lengths):
         alone = {key: value[row : row + 1, -length:] for key, value in inputs.items()}
-        one = model.generate(**alone, **GREEDY, output_logits=True, return_dict_in_generate=True)
-        assert torch.equal(together.sequences[row, -STEPS:], one.sequences[0, -STEPS:])
-        for mine, theirs in zip(together.logits, one.logits, strict=True):
+        single = model.generate(**alone, **GREEDY, output_logits=True, return_dict_in_generate=True)
+        assert torch.equal(together.sequences[row, -STEPS:], single.sequences[0, -STEPS:])
+        for mine, theirs in zip(together.logits, single.logits, strict=True):
             torch.testing.assert_close(mine[row], theirs[0], rtol=1e-4, atol=1e-4)
 
 
@@ -106,12 +106,12 @@ def test_the_state_goes_into_generation_and_comes_out_of_it():
     with torch.no_grad():
         before = model(input_ids=whole[:, :10], return_state=True).state
     expected = model.generate(input_ids=whole, **GREEDY)[:, 15:]
-    made = model.generate(input_ids=whole[:, 10:], state=before, **GREEDY, return_dict_in_generate=True)
-    assert torch.equal(made.sequences[:, 5:], expected)
+    generated = model.generate(input_ids=whole[:, 10:], state=before, **GREEDY, return_dict_in_generate=True)
+    assert torch.equal(generated.sequences[:, 5:], expected)
     with torch.no_grad():
         read = torch.cat([whole, expected[:, :-1]], dim=1)  # the last token was not read
         after = model(input_ids=read, return_state=True).state
-    torch.testing.assert_close(made.past_key_values.close().memory, after.memory, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(generated.past_key_values.close().memory, after.memory, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", of_kind("seq2seq"))
@@ -121,10 +121,10 @@ def test_an_encoder_decoder_generates_what_the_unrolled_model_says_step_by_step(
     for side in ("right", "left"):
         inputs = texts(name, 18, 9, side=side)
         options = {**GREEDY, "max_new_tokens": 5, "min_new_tokens": 5}
-        made = model.generate(**inputs, **options, output_logits=True, return_dict_in_generate=True)
-        for step, logits in enumerate(made.logits):
+        generated = model.generate(**inputs, **options, output_logits=True, return_dict_in_generate=True)
+        for step, logits in enumerate(generated.logits):
             with torch.no_grad():
-                answer = model(**inputs, decoder_input_ids=made.sequences[:, : step + 1])
+                answer = model(**inputs, decoder_input_ids=generated.sequences[:, : step + 1])
             torch.testing.assert_close(logits.double(), answer.logits[:, -1], rtol=1e-5, atol=1e-5)
         beams = model.generate(**inputs, **options, num_beams=2)
         alone = [
@@ -146,8 +146,8 @@ def test_what_an_encoder_decoder_generates_depends_on_the_first_segment(name):
         "return_dict_in_generate": True,
         "min_new_tokens": 2,
     }
-    one, two = (model.generate(**given, **options).logits[0] for given in (inputs, other))
-    assert not torch.equal(one, two)
+    first, second = (model.generate(**text, **options).logits[0] for text in (inputs, other))
+    assert not torch.equal(first, second)
 
 
 def test_only_segments_filled_from_the_left_can_be_decoded():
@@ -188,7 +188,7 @@ def test_sampling_is_that_of_the_class_itself():
     model = rmt.add_memory(base, memory=0)
     inputs = texts("gpt2", 6, 6)
     drawn = []
-    for one in (base, model):
+    for either in (base, model):
         torch.manual_seed(5)
-        drawn.append(one.generate(**inputs, do_sample=True, max_new_tokens=20, top_k=5, pad_token_id=PAD))
+        drawn.append(either.generate(**inputs, do_sample=True, max_new_tokens=20, top_k=5, pad_token_id=PAD))
     assert torch.equal(*drawn)

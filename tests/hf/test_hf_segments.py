@@ -16,18 +16,18 @@ AFTER_CLS = Layout(after=1, separator=1)
 
 def cut(*rows, side="right", layout=AFTER_CLS, **settings):
     """The rows cut into segments of 3, as lists of tokens; what does not exist is left out."""
-    given = Settings(**{"memory": 2, "segment_length": 3, "prefix": 1, "suffix": 1, **settings})
+    chosen = Settings(**{"memory": 2, "segment_length": 3, "prefix": 1, "suffix": 1, **settings})
     width = max(map(len, rows))
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     for number, row in enumerate(rows):
         ids[number, slice(0, len(row)) if side == "right" else slice(width - len(row), width)] = torch.tensor(
             row
         )
-    made = plan({"input_ids": ids}, ids > 0, given, layout.beside(given.memory))
-    return made, [
+    cutting = plan({"input_ids": ids}, ids > 0, chosen, layout.beside(chosen.memory))
+    return cutting, [
         [
             segment.inputs["input_ids"][row][segment.exists[row]].tolist() if segment.alive[row] else None
-            for segment in made.segments
+            for segment in cutting.segments
         ]
         for row in range(len(rows))
     ]
@@ -53,45 +53,46 @@ def test_without_memory_there_is_nothing_to_separate():
 )
 def test_alignment_says_where_the_short_segment_is(alignment, lengths):
     segments = cut(ROW, alignment=alignment)[1][0]
-    assert [len(one) - 3 for one in segments] == lengths
-    assert [token for one in segments for token in one if token >= 10] == ROW[1:-1]
+    assert [len(segment) - 3 for segment in segments] == lengths
+    assert [token for segment in segments for token in segment if token >= 10] == ROW[1:-1]
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("alignment", ["left", "right", "even"])
 def test_rows_end_together_and_none_loses_or_doubles_a_token(side, alignment):
     rows = [ROW, [CLS, SEP], [CLS, 20, SEP], [CLS, *range(30, 34), SEP]]
-    made, segments = cut(*rows, side=side, alignment=alignment)
-    assert [[one is None for one in row] for row in segments] == [
+    cutting, segments = cut(*rows, side=side, alignment=alignment)
+    assert [[segment is None for segment in row] for row in segments] == [
         [False, False, False],
         [True, True, False],
         [True, True, False],
         [True, False, False],
     ]
-    for row, given in zip(segments, rows, strict=True):
-        assert [token for one in row if one for token in one if token >= 10] == given[1:-1]
-    flat = torch.cat([segment.inputs["input_ids"] for segment in made.segments], dim=1)
-    for number, given in enumerate(rows):
-        found = made.places[number][made.places[number] >= 0]
-        assert flat[number][found].tolist() == given  # every token is found again in its place
+    for row, tokens in zip(segments, rows, strict=True):
+        assert [token for segment in row if segment for token in segment if token >= 10] == tokens[1:-1]
+    flat = torch.cat([segment.inputs["input_ids"] for segment in cutting.segments], dim=1)
+    for number, tokens in enumerate(rows):
+        places = cutting.places[number][cutting.places[number] >= 0]
+        assert flat[number][places].tolist() == tokens  # every token is found again in its place
 
 
 def test_the_special_tokens_are_found_in_the_last_segment():
-    made, _ = cut(ROW, alignment="left")
-    last = sum(segment.exists.shape[1] for segment in made.segments[:-1])
-    assert made.places[0, 0] == last
-    assert made.places[0, -1] == last + 3
+    cutting, _ = cut(ROW, alignment="left")
+    last = sum(segment.exists.shape[1] for segment in cutting.segments[:-1])
+    assert cutting.places[0, 0] == last
+    assert cutting.places[0, -1] == last + 3
 
 
 def test_a_separator_stands_for_no_token_of_the_text():
     from rmt.hf.segments import Cut, arrange
 
-    one = Cut(torch.tensor([0]), torch.tensor([3]), torch.tensor([True]))
-    given = Settings(memory=2, segment_length=3, prefix=1, suffix=1)
-    source, exists, own = arrange(one, torch.tensor([9]), given, separator=1)
+    ranges = Cut(torch.tensor([0]), torch.tensor([3]), torch.tensor([True]))
+    settings = Settings(memory=2, segment_length=3, prefix=1, suffix=1)
+    source, exists, standing = arrange(ranges, torch.tensor([9]), settings, separator=1)
     assert source.tolist() == [[0, 8, 1, 2, 3, 8]]
     assert exists.all()
-    assert own.tolist() == [[True, False, True, True, True, True]]  # two places with one source would race
+    # two places with one source would race
+    assert standing.tolist() == [[True, False, True, True, True, True]]
 
 
 def test_a_text_that_is_too_long_is_an_error_that_counts():
@@ -309,7 +310,7 @@ def test_a_head_that_averages_reads_all_segments():
     ]
     torch.testing.assert_close(together, torch.cat(alone), rtol=1e-5, atol=1e-5)
     hidden = []
-    model.head.register_forward_hook(lambda module, given, output: hidden.append(given[0]))
+    model.head.register_forward_hook(lambda module, inputs, output: hidden.append(inputs[0]))
     model(**inputs)
     assert hidden[0].abs().sum(-1).all()
 

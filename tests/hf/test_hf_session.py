@@ -26,19 +26,19 @@ def tokens(*shape: int, seed: int = 0) -> Tensor:
     return torch.randint(3, VOCABULARY, shape, generator=torch.Generator().manual_seed(seed))
 
 
-def close(found: Tensor, expected: Tensor) -> None:
+def close(actual: Tensor, expected: Tensor) -> None:
     """Equal to rounding; families that normalise in float32 whatever the weights round there."""
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6, equal_nan=True)
+    torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
 @every_decoder
 @pytest.mark.parametrize("size", SIZES)
 def test_pieces_of_any_size_are_one_unroll(name, size):
-    model, given = decoder(name), tokens(2, TOTAL)
+    model, ids = decoder(name), tokens(2, TOTAL)
     session = Session(model, batch=2)
-    hidden = torch.cat([session.feed(piece, "hidden") for piece in given.split(size, dim=1)], dim=1)
+    hidden = torch.cat([session.feed(piece, "hidden") for piece in ids.split(size, dim=1)], dim=1)
     with torch.no_grad():
-        whole = model(given, return_state=True)
+        whole = model(ids, return_state=True)
         close(model.embedding.logits(hidden), whole.logits)
     close(session.close().memory, whole.state.memory)
 
@@ -48,9 +48,9 @@ def test_rows_at_places_of_their_own_are_sessions_of_their_own(name):
     model = decoder(name)
     together, alone = Session(model, batch=2), [Session(model) for _ in range(2)]
     for rows in ([[5, 6, 7], [8] * 11], [[9] * 9, []], [[4], [5] * 12], [[7] * 7, [3] * 3]):
-        found = together.feed(rows, "hidden")
-        for row, (given, session) in enumerate(zip(rows, alone, strict=True)):
-            close(found[row, : len(given)], session.feed(given, "hidden")[0])
+        hidden = together.feed(rows, "hidden")
+        for row, (ids, session) in enumerate(zip(rows, alone, strict=True)):
+            close(hidden[row, : len(ids)], session.feed(ids, "hidden")[0])
     state = together.close()
     for row, session in enumerate(alone):
         close(state.memory[row], session.close().memory[0])
@@ -58,31 +58,29 @@ def test_rows_at_places_of_their_own_are_sessions_of_their_own(name):
 
 @every_decoder
 def test_saved_loaded_and_forked_sessions_go_on_alike(name, tmp_path):
-    model, given = decoder(name), tokens(1, TOTAL)
+    model, ids = decoder(name), tokens(1, TOTAL)
     session = Session(model)
-    session.feed(given[:, : LENGTH + 2])
+    session.feed(ids[:, : LENGTH + 2])
     session.save(tmp_path / "state")
     loaded, fork = Session.load(tmp_path / "state", model), session.fork()
     fork.feed(tokens(1, 9, seed=1))
     fork.close()
-    close(loaded.feed(given[:, LENGTH + 2 :], "log_probs"), session.feed(given[:, LENGTH + 2 :], "log_probs"))
+    close(loaded.feed(ids[:, LENGTH + 2 :], "log_probs"), session.feed(ids[:, LENGTH + 2 :], "log_probs"))
     close(loaded.close().memory, session.close().memory)
 
 
 @every_decoder
 @pytest.mark.parametrize("temperature", [0.0, 1.0], ids=["greedy", "sampled"])
 def test_generation_is_the_naive_recomputation(name, temperature):
-    model, read = decoder(name), tokens(1, LENGTH + 1)
+    model, ids = decoder(name), tokens(1, LENGTH + 1)
     session, generators = Session(model), generators_of(3, 1)
-    session.feed(read)
-    found = [int(token) for token in session.generate(2 * LENGTH, temperature=temperature, seed=3)]
-    for _ in found:
+    session.feed(ids)
+    generated = [int(token) for token in session.generate(2 * LENGTH, temperature=temperature, seed=3)]
+    for _ in generated:
         with torch.no_grad():
-            logits = model(read).logits[:, -1]
-        read = torch.cat(
-            [read, sample(logits, Sampling(temperature=temperature), generators)[:, None]], dim=1
-        )
-    assert found == read[0, LENGTH + 1 :].tolist()
+            logits = model(ids).logits[:, -1]
+        ids = torch.cat([ids, sample(logits, Sampling(temperature=temperature), generators)[:, None]], dim=1)
+    assert generated == ids[0, LENGTH + 1 :].tolist()
 
 
 def test_segments_longer_than_the_models_own_are_refused():

@@ -22,11 +22,11 @@ def test_a_bool_mask_would_hide_nothing_from_eager_attention_and_ours_hides():
     visible = torch.ones(1, 4, 4).tril().bool()
 
     def leaks(mask):
-        one, two = (
-            base(inputs_embeds=given, attention_mask=mask).last_hidden_state[:, 0]
-            for given in (hidden, other)
+        first, second = (
+            base(inputs_embeds=embedded, attention_mask=mask).last_hidden_state[:, 0]
+            for embedded in (hidden, other)
         )
-        return not torch.equal(one, two)
+        return not torch.equal(first, second)
 
     assert leaks(visible[:, None])
     assert not leaks(additive(visible, torch.float64))
@@ -69,7 +69,7 @@ def test_the_attention_implementation_survives_wrapping(attention):
 @pytest.mark.parametrize("name", of_kind("encoder", "decoder", "seq2seq"))
 def test_the_backbone_is_always_given_a_mask(name):
     model, masks = remembering(name), []
-    with seeing(model, lambda given: masks.append(given["attention_mask"])):
+    with seeing(model, lambda inputs: masks.append(inputs["attention_mask"])):
         answer(model, {"input_ids": texts(name, 14, 14)["input_ids"]})
     assert len(masks) == 3
     assert all(mask is not None for mask in masks)
@@ -84,7 +84,7 @@ def test_attention_maps_are_refused_where_there_are_none_and_given_where_there_a
         model(**inputs, output_attentions=True)
     model.set_attn_implementation("eager")
     maps = model(**inputs, output_attentions=True).attentions
-    assert [one.shape for one in maps] == [(1, 2, 10, 10)] * 2  # [CLS] mem mem [SEP] 5 tokens [SEP]
+    assert [weights.shape for weights in maps] == [(1, 2, 10, 10)] * 2  # [CLS] mem mem [SEP] 5 tokens [SEP]
     with pytest.raises(ConfigError, match="several segments has no one map"):
         model(**texts("bert", 14), output_attentions=True)
 
@@ -98,7 +98,7 @@ def test_heads_pool_the_first_token_of_the_last_segment_and_not_memory(name, lay
     backbone = model.base_model
     seen = []
     pooler = getattr(backbone, "pooler", None) or getattr(model, "pooler", None) or model.classifier
-    pooler.register_forward_hook(lambda module, given, output: seen.append(given[0]))
+    pooler.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
     for side in ("right", "left"):
         inputs = texts(name, 14, 9, side=side)
         with torch.no_grad():
@@ -125,13 +125,13 @@ def test_memory_keeps_the_size_of_embeddings_if_asked(name):
         model, sizes = remembering(name, scale=scale), []
         first = model.layout.after
 
-        def note(given, model=model, sizes=sizes, first=first):
-            memory = given["inputs_embeds"][:, first : first + 2]
+        def note(inputs, model=model, sizes=sizes, first=first):
+            memory = inputs["inputs_embeds"][:, first : first + 2]
             sizes.append(memory.pow(2).mean(-1).sqrt())
 
         with seeing(model, note), torch.no_grad():
             model(**texts(name, 22))
-        same = all(torch.allclose(one, torch.tensor(model.settings.embedding_rms)) for one in sizes)
+        same = all(torch.allclose(size, torch.tensor(model.settings.embedding_rms)) for size in sizes)
         assert same == (scale == "embedding")
 
 

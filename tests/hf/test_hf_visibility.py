@@ -64,8 +64,8 @@ def test_the_first_segment_reaches_the_answer_through_memory_alone(name, head, a
         other = {key: value.clone() for key, value in inputs.items()}
         other["input_ids"][:, 1] = (other["input_ids"][:, 1] - 3 + 1) % 30 + 3
         with torch.no_grad():
-            one, two = main_output(answer(model, inputs)), main_output(answer(model, other))
-        assert (not torch.equal(one, two)) == expected
+            first, second = main_output(answer(model, inputs)), main_output(answer(model, other))
+        assert (not torch.equal(first, second)) == expected
 
 
 def test_a_local_layer_sees_its_surroundings_and_memory():

@@ -19,13 +19,15 @@ def tokenizer(limit: int = 64, template: str = "[CLS] $A [SEP]") -> Any:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    made = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.post_processor = processors.TemplateProcessing(
+    words = Tokenizer(
+        models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.TemplateProcessing(
         single=template, special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=made,
+        tokenizer_object=words,
         pad_token="[PAD]",
         cls_token="[CLS]",
         sep_token="[SEP]",

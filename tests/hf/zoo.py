@@ -121,10 +121,10 @@ def over(kinds: tuple[str, ...] = ("encoder", "decoder", "seq2seq"), heads: tupl
 def plain(name: str, head: str = "Model", attention: str = "eager", **settings: Any) -> Any:
     """A pretrained class with random weights that are neither zero nor alike, in evaluation mode."""
     labels = {"num_labels": 2 if head == "ForQuestionAnswering" else 3}
-    given = {**SIZES, **NO_DROPOUT, **OWN.get(name, {}), **labels, **settings}
+    fields = {**SIZES, **NO_DROPOUT, **OWN.get(name, {}), **labels, **settings}
     if name == "t5":
-        del given["max_position_embeddings"]
-    config = transformers.AutoConfig.for_model(name, **given)
+        del fields["max_position_embeddings"]
+    config = transformers.AutoConfig.for_model(name, **fields)
     config._attn_implementation = attention
     auto = getattr(transformers, HEADS[FAMILIES[name].kind][head])
     model = auto.from_config(config, attn_implementation=attention)
