@@ -112,7 +112,7 @@ def test_kill_9_loses_at_most_save_every_segments_and_resuming_says_so(capsys):
     assert process.returncode == -signal.SIGKILL
     code, out, err = rmt(capsys, "stream run text --resume state --json --device cpu")
     assert code == 0
-    assert "was cut off, so up to 5 segments that it had read are read again" in err
+    assert "was cut off, so up to 5 segments of it are read again" in err
     assert json.loads(out)["bytes"] == len(TEXT)
 
 

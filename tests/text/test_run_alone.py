@@ -238,7 +238,7 @@ def test_a_pipe_is_a_file_that_is_read_once(away, capsys):
     code, _, err = rmt(capsys, f"stream bytes pipe --resume state {STREAM}")
     writer.join()
     assert (code, err.count("\n")) == (2, 1)
-    assert f"is a pipe: the {len(text):,} bytes read of it do not come again" in err
+    assert f"is a pipe: the {len(text):,} bytes read do not come again" in err
 
 
 def test_a_symbol_that_a_model_does_not_know_is_named_and_can_be_passed(away, capsys):
