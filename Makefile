@@ -8,7 +8,7 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c c
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.test-installed
 DOCS_INSTALLED := $(VENV)/.docs-installed
-BENCHMARKS := $(sort $(wildcard benchmarks/*.py))
+BENCHMARKS := $(filter-out benchmarks/two_trees.py,$(sort $(wildcard benchmarks/*.py)))
 CODE := $(wildcard src tests examples benchmarks docs)
 
 .DEFAULT_GOAL := help

@@ -7,6 +7,7 @@ from torch import Tensor
 from rmt import State, presets
 from rmt.core.model import SegmentModel
 from rmt.errors import ConfigError
+from tests.laws.models import assert_same_state, build, configuration, random_segments, run
 
 BATCH, MEMORY, CACHE, LAYERS, WIDTH = 3, 2, 4, 2, 6
 
@@ -103,6 +104,18 @@ def test_memory_is_the_tokens_and_nothing_else():
         random_state(0).memory = torch.ones(1)
     with pytest.raises(ConfigError, match="either memory=tokens"):
         State()
+
+
+@pytest.mark.parametrize("kind", ["rmt", "transformer_xl_rmt", "memory_in_layers"])
+@torch.no_grad()
+def test_a_compiled_model_takes_and_gives_states(kind):
+    model, segments = build(configuration(kind)).float(), random_segments()
+    plain = run(model, segments)
+    model.compile(backend="eager", fullgraph=True)
+    for compiled, expected in zip(run(model, segments), plain, strict=True):
+        assert isinstance(compiled.state, State)
+        assert_same_state(compiled.state, expected.state)
+        torch.testing.assert_close(compiled.logits, expected.logits)
 
 
 def test_with_memory_replaces_the_tokens_only():

@@ -25,9 +25,14 @@ class Parts(NamedTuple):
 
 
 class Constructor(type(Parts)):  # type: ignore[misc]
-    """Lets `State(memory=tensor, …)` stand for `State({"tokens": tensor}, …)`."""
+    """Lets `State(memory=tensor, …)` stand for `State({"tokens": tensor}, …)`.
+
+    A state of all three parts is made as it is: torch.compile makes them of stand-ins for tensors.
+    """
 
     def __call__(cls, carried: Any = None, cache: Any = (), cached: Any = None, *, memory: Any = None) -> Any:
+        if memory is None and cached is not None and not isinstance(carried, Tensor):
+            return super().__call__(carried, cache, cached)
         tokens = carried if isinstance(carried, Tensor) else memory
         if (tokens is None) == (carried is None or isinstance(carried, Tensor)):
             raise ConfigError("a State takes either memory=tokens (B, M, D) or what its memory carries")

@@ -1,0 +1,123 @@
+"""Updates of two source trees, timed in turn on one machine: what a change costs.
+
+    python benchmarks/two_trees.py OLD/src src copy-small text-small --rounds 10
+
+Each tree has a process of its own per configuration of `rmt bench`, which warms up and then waits. In every
+round first one and then the other makes a block of updates; the ratio of a round is new over old. A ratio of
+medians within a few per cent of 1 says that nothing was lost, whatever else the machine was doing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+WARM_UP = 6  # updates that compile, record and fill caches
+TOKENS = {"cuda": 2_400_000, "cpu": 400_000}  # of made text: a pass is longer than the measurement
+
+
+def work(name: str, block: int) -> None:
+    """Make blocks of updates whenever a line comes in; print the seconds of an update of each block."""
+    import torch
+
+    from rmt.bench.configurations import CONFIGURATIONS
+    from rmt.bench.text import made_text
+    from rmt.experiments.recipe import merge, resolve
+    from rmt.train.config import build_task
+    from rmt.train.trainer import Trainer
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    settings = {"device": device, **({"precision": "bf16-mixed"} if device == "cuda" else {"threads": 1})}
+    configuration = CONFIGURATIONS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        if configuration.symbols:
+            data = made_text(configuration.symbols, Path(folder), TOKENS[device])
+            settings["task"] = {"data": data}
+        config = resolve(merge(settings, configuration.settings))
+        trainer = Trainer(config, build_task(config.task))
+
+        def updates(count: int) -> float:
+            began, made = time.perf_counter(), 0
+            while made < count:
+                made += len(list(trainer.updates()))
+            if device == "cuda":
+                torch.cuda.synchronize()
+            return (time.perf_counter() - began) / made
+
+        updates(WARM_UP)
+        print("ready", flush=True)
+        for _ in sys.stdin:
+            print(updates(block), flush=True)
+
+
+def start(tree: str, name: str, block: int) -> subprocess.Popen[str]:
+    """The process of one tree."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(tree).resolve())}
+    command = [sys.executable, __file__, "--work", name, "--block", str(block)]
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    """The next line a process prints that is an answer."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.strip() == "ready" or line[:1].isdigit():
+            return line.strip()
+    raise SystemExit(f"a tree's process ended: {process.wait()}")
+
+
+def compare(trees: list[str], name: str, rounds: int, block: int) -> None:
+    """Print the medians of both trees and the ratio of rounds."""
+    processes = [start(tree, name, block) for tree in trees]
+    for process in processes:
+        line_of(process)
+    times: list[list[float]] = []
+    for number in range(rounds):
+        seconds = [0.0, 0.0]
+        for index in (0, 1) if number % 2 == 0 else (1, 0):
+            assert processes[index].stdin is not None
+            print("go", file=processes[index].stdin, flush=True)
+            seconds[index] = float(line_of(processes[index]))
+        times.append(seconds)
+    for process in processes:
+        process.kill()
+        process.wait()
+    old, new = (statistics.median(seconds) * 1e3 for seconds in zip(*times, strict=True))
+    ratios = sorted(after / before for before, after in times)
+    spread = f"{ratios[0]:.3f}–{ratios[-1]:.3f}"
+    median = statistics.median(ratios)
+    print(f"| {name} | {old:.3f} | {new:.3f} | {median:.3f} | {spread} | {rounds} × {block} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("old", nargs="?", help="source folder of the old tree")
+    parser.add_argument("new", nargs="?", help="source folder of the new tree")
+    parser.add_argument(
+        "names", nargs="*", default=["copy-small", "text-small"], help="as in rmt bench --list"
+    )
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--block", type=int, default=10, help="updates of a block")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(options.work, options.block)
+        return
+    if not (options.old and options.new):
+        raise SystemExit("two_trees.py needs two source folders: OLD/src NEW/src")
+    print("| configuration | old, ms | new, ms | median ratio | range | rounds × updates |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name in options.names:
+        compare([options.old, options.new], name, options.rounds, options.block)
+
+
+if __name__ == "__main__":
+    main()
