@@ -105,6 +105,11 @@ def test_every_folder_has_its_floor():
     assert {folder_of(file) for file in FILES} <= {*BELOW, *GROUND, "__init__"}
 
 
+def test_tests_have_the_folders_of_the_package():
+    tests = {folder.name for folder in Path(__file__).parent.iterdir() if any(folder.glob("test_*.py"))}
+    assert tests - {"laws", "golden", "release"} == {*BELOW} - {"__main__"}
+
+
 def test_floors_have_no_circle():
     for folder, below in BELOW.items():
         assert folder not in below

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from rmt import State, presets
 from rmt.core.model import SegmentModel
@@ -116,6 +117,14 @@ def test_a_compiled_model_takes_and_gives_states(kind):
         assert isinstance(compiled.state, State)
         assert_same_state(compiled.state, expected.state)
         torch.testing.assert_close(compiled.logits, expected.logits)
+
+
+def test_a_state_is_a_tree_to_torch_also_while_its_leaves_are_taken_out():
+    leaves, form = tree_flatten(random_state(0))
+    assert len(leaves) == 2 + LAYERS
+    empty = tree_unflatten([None] * len(leaves), form)
+    assert (empty.carried, empty.cached) == ({"tokens": None}, None)
+    assert isinstance(tree_unflatten(leaves, form), State)
 
 
 def test_with_memory_replaces_the_tokens_only():

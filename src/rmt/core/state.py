@@ -27,21 +27,27 @@ class Parts(NamedTuple):
 class Constructor(type(Parts)):  # type: ignore[misc]
     """Lets `State(memory=tensor, …)` stand for `State({"tokens": tensor}, …)`.
 
-    A state of all three parts is made as it is: torch.compile makes them of stand-ins for tensors.
+    Three parts are taken as they are: torch makes states of what only stands for tensors.
     """
 
-    def __call__(cls, carried: Any = None, cache: Any = (), cached: Any = None, *, memory: Any = None) -> Any:
-        if memory is None and cached is not None and not isinstance(carried, Tensor):
-            return super().__call__(carried, cache, cached)
-        tokens = carried if isinstance(carried, Tensor) else memory
-        if (tokens is None) == (carried is None or isinstance(carried, Tensor)):
-            raise ConfigError("a State takes either memory=tokens (B, M, D) or what its memory carries")
-        if tokens is not None:
-            carried = {TOKENS: tokens}
-        if cached is None:
-            batch = next(tensor for _, tensor in tree_items(carried))
-            cached = torch.zeros(len(batch), dtype=torch.long, device=batch.device)
-        return super().__call__(carried, tuple(cache), cached)
+    def __call__(cls, *parts: Any, **named: Any) -> Any:
+        if len(parts) == len(Parts._fields) and not isinstance(parts[0], Tensor):
+            return super().__call__(*parts)
+        return super().__call__(*complete(*parts, **named))
+
+
+def complete(
+    carried: Any = None, cache: Iterable[Tensor] = (), cached: Tensor | None = None, memory: Any = None
+) -> Parts:
+    """The parts of a state from what a user gave: tokens or a tree, a cache or none."""
+    tokens = carried if isinstance(carried, Tensor) else memory
+    if (tokens is None) == (carried is None or isinstance(carried, Tensor)):
+        raise ConfigError("a State takes either memory=tokens (B, M, D) or what its memory carries")
+    tree = carried if tokens is None else {TOKENS: tokens}
+    if cached is None:
+        batch = next(tensor for _, tensor in tree_items(tree))
+        cached = torch.zeros(len(batch), dtype=torch.long, device=batch.device)
+    return Parts(tree, tuple(cache), cached)
 
 
 class State(Parts, metaclass=Constructor):
