@@ -4,6 +4,7 @@ import math
 import random
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin
 
 import pytest
@@ -18,7 +19,7 @@ from tests.cli.command import Answer
 from tests.cli.commands import all_commands, line
 
 COMMANDS = all_commands()
-SEED = 14
+SEED, FURTHER_SEEDS = 14, (15, 16, 17)
 # numbers that the settings of a run refuse by hand-written checks, as -1: all of them
 BELOW_ZERO = {leaf.name: Interval(0) for leaf in leaves(RunConfig) if {int, float} & set(choices(leaf.type))}
 REMEDY = re.compile(
@@ -36,9 +37,9 @@ class Wrong(NamedTuple):
     flag: str = ""  # its spelling; empty: the value stands in a YAML file
 
 
-def wrong_values(name: str) -> Iterator[Wrong]:
+def wrong_values(name: str, seed: int = SEED) -> Iterator[Wrong]:
     """A random value of every wrong kind, for every field of a command."""
-    command, draw = COMMANDS[name], random.Random(f"{SEED} {name}")
+    command, draw = COMMANDS[name], random.Random(f"{seed} {name}")
     spelled: dict[str, list[str]] = {}
     for spelling, leaf in command.grammar().flags.items():
         spelled.setdefault(leaf.name, []).append(spelling)
@@ -109,15 +110,28 @@ def beyond(leaf: Leaf, bounds: Interval | None, draw: random.Random) -> Iterator
 
 
 WRONG = {name: list(wrong_values(name)) for name in COMMANDS}
+WITH_VALUES = pytest.mark.parametrize("name", [name for name in WRONG if name != "data list"])
 
 
-@pytest.mark.parametrize("name", [name for name in WRONG if name != "data list"])
+@WITH_VALUES
 def test_a_wrong_value_is_refused_in_one_line_with_field_value_and_remedy(capsys, tmp_path, name):
+    assert_refused(WRONG[name], capsys, tmp_path)
+
+
+@pytest.mark.slow
+@WITH_VALUES
+@pytest.mark.parametrize("seed", FURTHER_SEEDS)
+def test_so_are_other_wrong_values(capsys, tmp_path, name, seed):
+    assert_refused(list(wrong_values(name, seed)), capsys, tmp_path)
+
+
+def assert_refused(values: list[Wrong], capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    """Each of the values is refused, and nothing is written."""
     passed = [
-        (wrong, answer) for wrong in WRONG[name] if not is_refused(wrong, answer := answer_to(wrong, capsys))
+        (wrong, answer) for wrong in values if not is_refused(wrong, answer := answer_to(wrong, capsys))
     ]
     assert passed == []
-    assert {path.name for path in tmp_path.iterdir()} <= {"wrong.yaml"}
+    assert {path.name for path in folder.iterdir()} <= {"wrong.yaml"}
 
 
 def test_there_are_more_than_a_thousand_wrong_values_over_every_field_of_yaml_and_flags():

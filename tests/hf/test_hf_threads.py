@@ -15,6 +15,8 @@ MODELS = pytest.mark.parametrize(
     ids=lambda value: value,
 )
 
+FEW_AND_MANY = pytest.mark.parametrize("calls", [5, pytest.param(CALLS, marks=pytest.mark.slow)])
+
 
 def inputs(name, number):
     """The input of one of a thread's calls: one to four segments, another text each time."""
@@ -65,11 +67,13 @@ def test_eight_threads_compute_what_one_computes(name, head):
 
 
 @MODELS
-def test_eight_threads_differentiate_as_one_does(name, head):
+@FEW_AND_MANY
+def test_eight_threads_differentiate_as_one_does(name, head, calls):
     model = remembering(name, head, "sdpa", bptt=1)
-    assert_same_in_threads(lambda number: gradients(model, name, number), calls=10)
+    assert_same_in_threads(lambda number: gradients(model, name, number), calls=calls)
 
 
-def test_eight_threads_generate_what_one_generates():
+@FEW_AND_MANY
+def test_eight_threads_generate_what_one_generates(calls):
     model = remembering("gpt2", "ForCausalLM", "sdpa")
-    assert_same_in_threads(lambda number: written(model, "gpt2", number), calls=5)
+    assert_same_in_threads(lambda number: written(model, "gpt2", number), calls=calls)
