@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rmt.infer.session import Session
     from rmt.train.checkpoint import load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _NAMES = {
     "rmt.compat": "compat",
