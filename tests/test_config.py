@@ -26,7 +26,7 @@ from rmt.config import (
     typed,
 )
 from rmt.errors import ConfigError, RMTError, unknown
-from rmt.yamlfile import load_yaml, read_yaml, write_yaml
+from rmt.yamlfile import load_yaml, parse_yaml, write_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ def test_a_configuration_goes_to_a_dictionary_and_back(config):
 @pytest.mark.parametrize("config", [OuterConfig(), CHANGED], ids=["defaults", "changed"])
 def test_a_configuration_goes_to_yaml_and_back(tmp_path, config):
     (tmp_path / "config.yaml").write_text(write_yaml(to_dict(config)), encoding="utf-8")
-    assert from_dict(OuterConfig, read_yaml(tmp_path / "config.yaml")) == config
+    assert from_dict(OuterConfig, load_yaml(tmp_path / "config.yaml")) == config
 
 
 def test_what_is_left_out_is_the_default():
@@ -288,7 +288,7 @@ def test_a_list_with_anything_else_is_a_mistake(text):
 
 def test_a_key_that_stands_twice_in_a_file_is_a_mistake():
     with pytest.raises(ConfigError, match=r"^here has the key 'size' twice; leave one out$"):
-        load_yaml("inner:\n  size: 1\n  size: 2\n", "here")
+        parse_yaml("inner:\n  size: 1\n  size: 2\n", "here")
 
 
 def test_a_choice_that_is_nearly_right_is_answered_with_the_nearest():

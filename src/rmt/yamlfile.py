@@ -9,7 +9,7 @@ from typing import Any
 from rmt.errors import ConfigError
 
 
-def read_yaml(path: str | Path) -> dict[str, Any]:
+def load_yaml(path: str | Path) -> dict[str, Any]:
     """The mapping in a YAML file; anything else is an error that names the file."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -18,10 +18,10 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
         raise ConfigError(
             f"config file {str(path)!r} cannot be read ({reason}); name another with --config"
         ) from None
-    return load_yaml(text, f"config file {str(path)!r}")
+    return parse_yaml(text, f"config file {str(path)!r}")
 
 
-def load_yaml(text: str, source: str) -> dict[str, Any]:
+def parse_yaml(text: str, source: str) -> dict[str, Any]:
     """The mapping that a YAML text is; a key that stands twice in it is an error, too."""
     import yaml
 
