@@ -1,6 +1,7 @@
 """Configuration: one text per field, dictionaries and YAML there and back, and no mistake that passes."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,7 +26,17 @@ from rmt.config import (
     to_dict,
     typed,
 )
+from rmt.core.config import ModelConfig
 from rmt.errors import ConfigError, RMTError, unknown
+from rmt.train.config import (
+    BPTTConfig,
+    CurriculumConfig,
+    OptimizerConfig,
+    RateConfig,
+    RunConfig,
+    TaskConfig,
+    TrainConfig,
+)
 from rmt.yamlfile import load_yaml, parse_yaml, write_yaml
 
 
@@ -153,8 +164,57 @@ def test_text_that_does_not_fit_its_field_is_a_mistake(text, kind):
 
 @pytest.mark.parametrize(("value", "kind"), [("1e-3", float), ("1e-3", float | None), (1, float)], ids=str)
 def test_a_number_is_a_number_however_yaml_reads_it(value, kind):
-    found = check(value, kind, "field")
-    assert (found, type(found)) == (float(value), float)
+    holder = dataclasses.make_dataclass("Holder", [("field", kind, option(0.0, "a number"))])
+    number = typed(holder, {"field": value})["field"]
+    assert (number, type(number)) == (float(value), float)
+
+
+@pytest.mark.parametrize(
+    ("group", "settings", "message"),
+    [
+        (OptimizerConfig, {"lr": "fast"}, "optimizer.lr='fast' is not a number"),
+        (OptimizerConfig, {"lr": "0.1"}, "optimizer.lr='0.1' is not a number"),
+        (OptimizerConfig, {"lr": 10**400}, r"optimizer.lr=1000+\.\.\.0+ must be within ±2\^63"),
+        (TrainConfig, {"batch": 2.5}, "train.batch=2.5 is not a whole number"),
+        (TrainConfig, {"target": math.nan}, "train.target=nan must be finite"),
+        (
+            BPTTConfig,
+            {"depth": "ful"},
+            "bptt.depth='ful' is not a whole number or full; did you mean 'full'[?]",
+        ),
+        (RateConfig, {"schedule": 7}, "rate.schedule=7 is not one of: constant, linear, cosine, plateau"),
+        (TaskConfig, {"segments": 0}, "task.segments=0 must be at least 1"),
+        (TaskConfig, {"options": [1]}, r"task.options=\[1\] is not a group of settings"),
+        (CurriculumConfig, {"start": True}, "curriculum.start=True is not a whole number"),
+        (RunConfig, {"model": {"layers": 2}}, "model={'layers': 2} is not a ModelConfig"),
+        (RunConfig, {"seed": 2**32}, "seed=4294967296 must be 0 to 4294967295"),
+        (ModelConfig, {"layers": 0}, "model.layers=0 must be above 0"),
+        (ModelConfig, {"dropout": -math.inf}, "model.dropout=-inf must be finite"),
+    ],
+    ids=str,
+)
+def test_settings_built_by_hand_are_checked_as_those_of_a_file(group, settings, message):
+    with pytest.raises(ConfigError, match=f"^{message}$"):
+        group(**settings)
+
+
+@pytest.mark.parametrize("text", ['!!int ""', "!!bool maybe", "!!timestamp x", "!!float x", "2020-13-45"])
+def test_a_value_that_is_not_what_its_tag_says_is_one_line_with_its_place(text):
+    with pytest.raises(ConfigError, match=r"^here is not YAML: .* is not a .*, line 1, column 4: .*$"):
+        parse_yaml(f"a: {text}", "here")
+
+
+@pytest.mark.parametrize("value", ["", "a\0b"])
+def test_a_text_that_is_none_is_refused_where_none_is_the_default(value):
+    holder = dataclasses.make_dataclass("Holder", [("path", str | None, option(None, "a file"))])
+    with pytest.raises(ConfigError, match=r"^path=.* leave (it|that) out$"):
+        typed(holder, {"path": value})
+
+
+def test_a_long_value_is_shown_in_short():
+    with pytest.raises(ConfigError, match=r"^field='x+\.\.\.x+' is not a whole number$") as refused:
+        check("x" * 5000, int, "field")
+    assert len(str(refused.value)) < 150
 
 
 def test_types_are_described_in_words():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, shown
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
@@ -32,6 +32,13 @@ def parse_yaml(text: str, source: str) -> dict[str, Any]:
                 if keys.count(key) > 1 and key != "<<":
                     raise ConfigError(f"{source} has the key {key!r} twice; leave one out")
             return super().construct_mapping(node, deep)
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep)
+            except (ValueError, LookupError, AttributeError):  # !!int "", !!bool maybe, !!timestamp x
+                message = f"{shown(node.value)} is not a {node.tag.rsplit(':')[-1]}"
+                raise yaml.constructor.ConstructorError(None, None, message, node.start_mark) from None
 
     try:
         values = yaml.load(text, Loader)
