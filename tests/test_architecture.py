@@ -49,6 +49,7 @@ BELOW = {
 }
 GROUND = {
     "config": {"errors"},
+    "location": {"errors"},
     "textfile": {"errors"},
     "yamlfile": {"errors"},
     "errors": set(),
@@ -114,7 +115,7 @@ def test_floors_have_no_circle():
             assert folder not in BELOW[lower]
 
 
-@pytest.mark.parametrize("folder", ["tasks", "text", "config.py", "textfile.py", "errors.py"])
+@pytest.mark.parametrize("folder", ["tasks", "text", "config.py", "location.py", "textfile.py", "errors.py"])
 def test_tasks_and_the_ground_know_no_model(folder):
     models = {
         "core",

@@ -8,15 +8,21 @@ from typing import Literal
 from rmt.config import Interval, above, at_least, check_fields, needless, option
 from rmt.errors import ConfigError, unknown
 
-# kind of memory: the module that does what rmt.core.memory.Memory says
+# kind of memory: the class that does what rmt.core.memory.Memory says; others are named as module:Class
 MEMORY_KINDS = {"tokens": "rmt.core.token_memory:TokenMemory"}
+
+
+def check_kind(name: str, kind: str) -> None:
+    """Raise for a kind of memory that is neither known nor the place of a class."""
+    if kind not in MEMORY_KINDS and ":" not in kind:
+        raise unknown(name, kind, MEMORY_KINDS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConfig:
     """Memory, carried from segment to segment."""
 
-    kind: str = option("tokens", "kind of memory: " + ", ".join(MEMORY_KINDS))
+    kind: str = option("tokens", f"kind of memory: {', '.join(MEMORY_KINDS)}, or module:Class")
     size: int = option(0, "memory tokens per block; 0 = no memory", at_least(0))
     write: bool = option(True, "append a write block behind the tokens")
     recurrent: bool = option(True, "carry memory to the next segment; off = the initial tokens again")
@@ -30,8 +36,7 @@ class MemoryConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "memory")
-        if self.kind not in MEMORY_KINDS:
-            raise unknown("memory.kind", self.kind, MEMORY_KINDS)
+        check_kind("memory.kind", self.kind)
         if self.write and not self.recurrent:
             raise ConfigError(
                 "memory.write=True with memory.recurrent=False writes what nobody reads; switch write off"
