@@ -18,7 +18,7 @@ from rmt.bench.measure import alone, peak_memory, spread, update_times
 from rmt.bench.text import made_text
 from rmt.core.presets import PRESETS
 from rmt.experiments.recipe import resolve
-from rmt.train.checkpoint import read_parts, write_parts
+from rmt.train.checkpoint import load_parts, write_parts
 from rmt.train.config import build_task
 from rmt.train.log import environment
 from rmt.train.snapshots import restore, snapshot
@@ -57,7 +57,7 @@ def resumes(trainer: Trainer, config: Any, place: Path) -> bool:
     place.mkdir(exist_ok=True)
     write_parts(place, snapshot(trainer))
     again = Trainer(config, trainer.task)
-    restore(again, read_parts(place))
+    restore(again, load_parts(place))
     mine, theirs = (next(one.updates()) for one in (trainer, again))
     return bool(mine.loss == theirs.loss)
 

@@ -26,7 +26,7 @@ from rmt.cli.progress import observer
 from rmt.core.model import SegmentModel
 from rmt.evaluate.distant import distant_accuracy
 from rmt.experiments.recipe import Settings, merge, resolve
-from rmt.experiments.run import prepare, read_result, train
+from rmt.experiments.run import load_result, prepare, train
 from rmt.tasks.memory_qa import MemoryQA
 from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
@@ -99,7 +99,7 @@ def run(model: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     with observer(f"{name} grow", grow.train.steps, quiet=False) as watcher:
         grown, _ = train(grow, folders[0], watcher)
     with observer(f"{name} hold", hold.train.steps, quiet=False) as watcher:
-        held = read_result(folders[1]) or continued(hold, folders, watcher)
+        held = load_result(folders[1]) or continued(hold, folders, watcher)
     return {
         "model": model,
         "seed": seed,

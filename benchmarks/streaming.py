@@ -101,7 +101,7 @@ def causal(query: Tensor, seen: KeyValue, bias: Tensor, mask: Tensor) -> Attende
 
 
 @torch.no_grad()
-def read_at_once(model: SegmentModel, tokens: Tensor) -> None:
+def encode_at_once(model: SegmentModel, tokens: Tensor) -> None:
     """Full attention over all tokens, with the keys and values that the next token would need."""
     length = tokens.shape[1]
     everything = torch.ones((), dtype=torch.bool, device=tokens.device).expand(length, length)
@@ -130,7 +130,7 @@ def compare(arguments: argparse.Namespace) -> int:
     model, plain = build(arguments, MEMORY), build(arguments, 0)
     ways: dict[str, Callable[[Tensor], Any]] = {
         "session": lambda tokens: Session(model, segment_length=arguments.segment).feed(tokens),
-        "full attention": lambda tokens: read_at_once(plain, tokens),
+        "full attention": lambda tokens: encode_at_once(plain, tokens),
     }
     readings: list[Reading] = []
     for way, read in ways.items():

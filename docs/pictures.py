@@ -18,7 +18,7 @@ from rmt.cli.main import main
 from rmt.core.model import SegmentModel
 from rmt.tasks.segments import segment, segment_length
 from rmt.tasks.task import Task
-from rmt.train.checkpoint import load, read_config
+from rmt.train.checkpoint import load, load_config
 from rmt.train.config import build_task
 
 DOCS = Path(__file__).parent
@@ -44,7 +44,7 @@ def trained(folder: Path) -> None:
 
 
 def opened(run: Path) -> tuple[SegmentModel, Task, int]:
-    config = read_config(run)
+    config = load_config(run)
     task = build_task(config.task)
     return load(run), task, segment_length(task.total_length, config.task.segments)
 
@@ -66,7 +66,7 @@ def draw(folder: Path) -> None:
     source = batch.tokens[:, : batch.tokens.shape[1] // 3]
     decoded = decode(memories(model, batch.tokens, length), source)
     gradients = memory_gradients(
-        model, segment(task.split("test", 32), read_config(folder / "rewrite").task.segments)
+        model, segment(task.split("test", 32), load_config(folder / "rewrite").task.segments)
     )
     timeline(decoded, reach(gradients), DOCS / "timeline.png")
 

@@ -84,5 +84,12 @@ def assigned_names(module: ast.Module) -> Iterator[str]:
             yield node.name
 
 
+def function_names(module: ast.Module) -> Iterator[str]:
+    """Every function and method of a module, also inside others."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
 def own_imports(file: Path) -> list[str]:
     return [module for module in imports(file) if module.split(".")[0] == "rmt"]

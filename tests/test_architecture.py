@@ -18,6 +18,7 @@ from tests.source import (
     SOURCE,
     assigned_names,
     commands_named,
+    function_names,
     imports,
     own_imports,
     strings,
@@ -48,6 +49,7 @@ BELOW = {
 }
 GROUND = {
     "config": {"errors"},
+    "location": {"errors"},
     "textfile": {"errors"},
     "yamlfile": {"errors"},
     "errors": set(),
@@ -69,7 +71,8 @@ PRONOUNS = {
 }  # they do not say what they hold
 REBUILT_LATER = ("nn/fast/", "core/serving.py", "core/recording.py")
 CONFIGS = ("CacheConfig", "MemoryConfig", "ModelConfig")
-CONTRACT = (*CONFIGS, "SegmentModel", "Session", "State", "load", "presets")
+CONTRACT = (*CONFIGS, "SegmentModel", "Session", "State", "bptt", "load", "presets")
+READS = {"read_block", "read_size", "read_first"}  # the paper's read block; nothing else reads
 
 
 def over(files: list[Path]) -> pytest.MarkDecorator:
@@ -117,7 +120,7 @@ def test_floors_have_no_circle():
             assert folder not in BELOW[lower]
 
 
-@pytest.mark.parametrize("folder", ["tasks", "text", "config.py", "textfile.py", "errors.py"])
+@pytest.mark.parametrize("folder", ["tasks", "text", "config.py", "location.py", "textfile.py", "errors.py"])
 def test_tasks_and_the_ground_know_no_model(folder):
     models = {
         "core",
@@ -189,6 +192,13 @@ def test_a_class_name_is_in_one_module():
 @over([file for file in FILES if not str(file.relative_to(SOURCE)).startswith(REBUILT_LATER)])
 def test_a_name_says_what_it_holds(file):
     assert PRONOUNS & set(assigned_names(tree(file))) == set()
+
+
+@over(FILES)
+def test_read_is_the_read_block_only(file):
+    named = {name for name in function_names(tree(file)) if re.fullmatch("read(_.*)?", name)}
+    allowed = {*READS, "read"} if file.name == "textfile.py" else READS  # an opened file has its own `read`
+    assert named <= allowed
 
 
 def test_no_file_is_a_drawer():

@@ -1,6 +1,7 @@
 """Configuration: one text per field, dictionaries and YAML there and back, and no mistake that passes."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,8 +26,18 @@ from rmt.config import (
     to_dict,
     typed,
 )
+from rmt.core.config import ModelConfig
 from rmt.errors import ConfigError, RMTError, unknown
-from rmt.yamlfile import load_yaml, read_yaml, write_yaml
+from rmt.train.config import (
+    BPTTConfig,
+    CurriculumConfig,
+    OptimizerConfig,
+    RateConfig,
+    RunConfig,
+    TaskConfig,
+    TrainConfig,
+)
+from rmt.yamlfile import load_yaml, parse_yaml, write_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +76,7 @@ def test_a_configuration_goes_to_a_dictionary_and_back(config):
 @pytest.mark.parametrize("config", [OuterConfig(), CHANGED], ids=["defaults", "changed"])
 def test_a_configuration_goes_to_yaml_and_back(tmp_path, config):
     (tmp_path / "config.yaml").write_text(write_yaml(to_dict(config)), encoding="utf-8")
-    assert from_dict(OuterConfig, read_yaml(tmp_path / "config.yaml")) == config
+    assert from_dict(OuterConfig, load_yaml(tmp_path / "config.yaml")) == config
 
 
 def test_what_is_left_out_is_the_default():
@@ -153,8 +164,57 @@ def test_text_that_does_not_fit_its_field_is_a_mistake(text, kind):
 
 @pytest.mark.parametrize(("value", "kind"), [("1e-3", float), ("1e-3", float | None), (1, float)], ids=str)
 def test_a_number_is_a_number_however_yaml_reads_it(value, kind):
-    found = check(value, kind, "field")
-    assert (found, type(found)) == (float(value), float)
+    holder = dataclasses.make_dataclass("Holder", [("field", kind, option(0.0, "a number"))])
+    number = typed(holder, {"field": value})["field"]
+    assert (number, type(number)) == (float(value), float)
+
+
+@pytest.mark.parametrize(
+    ("group", "settings", "message"),
+    [
+        (OptimizerConfig, {"lr": "fast"}, "optimizer.lr='fast' is not a number"),
+        (OptimizerConfig, {"lr": "0.1"}, "optimizer.lr='0.1' is not a number"),
+        (OptimizerConfig, {"lr": 10**400}, r"optimizer.lr=1000+\.\.\.0+ must be within ±2\^63"),
+        (TrainConfig, {"batch": 2.5}, "train.batch=2.5 is not a whole number"),
+        (TrainConfig, {"target": math.nan}, "train.target=nan must be finite"),
+        (
+            BPTTConfig,
+            {"depth": "ful"},
+            "bptt.depth='ful' is not a whole number or full; did you mean 'full'[?]",
+        ),
+        (RateConfig, {"schedule": 7}, "rate.schedule=7 is not one of: constant, linear, cosine, plateau"),
+        (TaskConfig, {"segments": 0}, "task.segments=0 must be at least 1"),
+        (TaskConfig, {"options": [1]}, r"task.options=\[1\] is not a group of settings"),
+        (CurriculumConfig, {"start": True}, "curriculum.start=True is not a whole number"),
+        (RunConfig, {"model": {"layers": 2}}, "model={'layers': 2} is not a ModelConfig"),
+        (RunConfig, {"seed": 2**32}, "seed=4294967296 must be 0 to 4294967295"),
+        (ModelConfig, {"layers": 0}, "model.layers=0 must be above 0"),
+        (ModelConfig, {"dropout": -math.inf}, "model.dropout=-inf must be finite"),
+    ],
+    ids=str,
+)
+def test_settings_built_by_hand_are_checked_as_those_of_a_file(group, settings, message):
+    with pytest.raises(ConfigError, match=f"^{message}$"):
+        group(**settings)
+
+
+@pytest.mark.parametrize("text", ['!!int ""', "!!bool maybe", "!!timestamp x", "!!float x", "2020-13-45"])
+def test_a_value_that_is_not_what_its_tag_says_is_one_line_with_its_place(text):
+    with pytest.raises(ConfigError, match=r"^here is not YAML: .* is not a .*, line 1, column 4: .*$"):
+        parse_yaml(f"a: {text}", "here")
+
+
+@pytest.mark.parametrize("value", ["", "a\0b"])
+def test_a_text_that_is_none_is_refused_where_none_is_the_default(value):
+    holder = dataclasses.make_dataclass("Holder", [("path", str | None, option(None, "a file"))])
+    with pytest.raises(ConfigError, match=r"^path=.* leave (it|that) out$"):
+        typed(holder, {"path": value})
+
+
+def test_a_long_value_is_shown_in_short():
+    with pytest.raises(ConfigError, match=r"^field='x+\.\.\.x+' is not a whole number$") as refused:
+        check("x" * 5000, int, "field")
+    assert len(str(refused.value)) < 150
 
 
 def test_types_are_described_in_words():
@@ -288,7 +348,7 @@ def test_a_list_with_anything_else_is_a_mistake(text):
 
 def test_a_key_that_stands_twice_in_a_file_is_a_mistake():
     with pytest.raises(ConfigError, match=r"^here has the key 'size' twice; leave one out$"):
-        load_yaml("inner:\n  size: 1\n  size: 2\n", "here")
+        parse_yaml("inner:\n  size: 1\n  size: 2\n", "here")
 
 
 def test_a_choice_that_is_nearly_right_is_answered_with_the_nearest():

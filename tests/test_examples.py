@@ -6,6 +6,7 @@ import re
 import runpy
 import shlex
 import sys
+import types
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -106,13 +107,14 @@ def test_the_page_on_tasks_shows_the_example_as_it_is():
 
 @pytest.mark.usefixtures("at_work")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_python_blocks_of_a_page_run_and_print_what_it_says(page):
-    namespace: dict[str, object] = {"__name__": page.stem}
+def test_the_python_blocks_of_a_page_run_and_print_what_it_says(page, monkeypatch):
+    module = types.ModuleType(page.stem)  # as the blocks would be in a file of their own
+    monkeypatch.setitem(sys.modules, page.stem, module)
     for block in blocks(page):
         if block.language == "python":
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
-                exec(compile("\n" * block.line + block.text, str(page), "exec"), namespace)
+                exec(compile("\n" * block.line + block.text, str(page), "exec"), vars(module))
             assert block.printed is None or printed.getvalue() == block.printed
 
 

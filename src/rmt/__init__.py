@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rmt import compat
     from rmt.core import presets
+    from rmt.core.bptt import bptt
     from rmt.core.config import CacheConfig, MemoryConfig, ModelConfig
     from rmt.core.model import Output, SegmentModel
     from rmt.core.state import State
@@ -14,11 +15,10 @@ if TYPE_CHECKING:
     from rmt.hf import add_memory
     from rmt.infer.session import Session
     from rmt.train.checkpoint import load
-
 __version__ = "0.2.0"
-
 _NAMES = {
     "rmt.compat": "compat",
+    "rmt.core.bptt": "bptt",
     "rmt.core.config": "CacheConfig MemoryConfig ModelConfig",
     "rmt.core.model": "Output SegmentModel",
     "rmt.core.presets": "presets",

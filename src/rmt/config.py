@@ -16,9 +16,10 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
-from rmt.errors import ConfigError, unknown
+from rmt.errors import ConfigError, shown, unknown
 
 T = TypeVar("T")
+BITS = 63  # of a whole number beside its sign, as in int64
 
 
 class Interval(NamedTuple):
@@ -32,7 +33,7 @@ class Interval(NamedTuple):
     def admits(self, value: float) -> bool:
         above = value > self.low if self.low_open else value >= self.low
         below = value < self.high if self.high_open else value <= self.high
-        return math.isfinite(value) and above and below
+        return -math.inf < value < math.inf and above and below
 
     def __str__(self) -> str:
         if math.isfinite(self.low + self.high) and not (self.low_open or self.high_open):
@@ -145,18 +146,17 @@ def typed(cls: type, values: Mapping[str, Any], where: str = "") -> dict[str, An
         kind, name = types_of[key], where + key
         if dataclasses.is_dataclass(kind):
             if not isinstance(value, Mapping):
-                raise ConfigError(f"{name}={value!r} must be a group of settings, such as {name}.KEY")
+                raise ConfigError(f"{name}={shown(value)} must be a group of settings, such as {name}.KEY")
             checked[key] = typed(typing.cast(type, kind), value, name + ".")
         else:
-            checked[key] = check(value, kind, name)
-            inside(checked[key], fields[key].metadata.get("within"), name)
+            is_number = isinstance(value, str) and float in choices(kind)  # YAML takes 1e-3 for text
+            checked[key] = parse(value, kind, name) if is_number else check(value, kind, name)
+            admit(checked[key], fields[key].default, fields[key].metadata.get("within"), name)
     return checked
 
 
 def check(value: Any, kind: Any, name: str) -> Any:
     """`value` if it fits the annotation `kind` (whole numbers pass as floats), else an error."""
-    if isinstance(value, str) and float in choices(kind):
-        return parse(value, kind, name)  # YAML takes 1e-3 for text
     for choice in choices(kind):
         if get_origin(choice) is tuple:
             if isinstance(value, (list, tuple)):
@@ -165,7 +165,7 @@ def check(value: Any, kind: Any, name: str) -> Any:
             if value in get_args(choice) and not isinstance(value, bool):
                 return value
         elif choice is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
+            return value if is_huge(value) else float(value)
         elif isinstance(value, get_origin(choice) or choice) and (
             choice is bool or not isinstance(value, bool)
         ):
@@ -173,13 +173,31 @@ def check(value: Any, kind: Any, name: str) -> Any:
     raise misfit(value, kind, name)
 
 
+def admit(value: Any, default: Any, bounds: Interval | None, name: str) -> None:
+    """Raise for what fits the type of a field and is no value of it: a number beyond its bounds, no text."""
+    inside(value, bounds, name)
+    for text in value if isinstance(value, tuple) else (value,):
+        if text == "" and default not in ("", dataclasses.MISSING):
+            raise ConfigError(f"{name}='' is empty; give a text, or leave it out")
+        if isinstance(text, str) and "\0" in text:
+            raise ConfigError(f"{name}={shown(text)} has a character of value 0 in it; leave that out")
+
+
 def inside(value: Any, bounds: Interval | None, name: str) -> None:
-    """Raise for a number, also in a list, that is not within the bounds of its field."""
+    """Raise for a number, also in a list, that is not finite, or not within the bounds of its field."""
     for number in value if isinstance(value, tuple) else (value,):
-        is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
-        if bounds is not None and is_number and not bounds.admits(number):
-            wanted = bounds if math.isfinite(number) else "finite"
-            raise ConfigError(f"{name}={number} must be {wanted}")
+        if not isinstance(number, (int, float)) or isinstance(number, bool):
+            continue
+        if not (bounds or Interval()).admits(number):
+            wanted = bounds if -math.inf < number < math.inf else "finite"
+            raise ConfigError(f"{name}={shown(number)} must be {wanted}")
+        if is_huge(number):
+            raise ConfigError(f"{name}={shown(number)} must be within ±2^{BITS}")
+
+
+def is_huge(number: float) -> bool:
+    """Whether a whole number is beyond what arrays and generators of random numbers count in."""
+    return isinstance(number, int) and number.bit_length() > BITS
 
 
 def parse(text: str, kind: Any, name: str) -> Any:
@@ -218,7 +236,7 @@ def misfit(value: Any, kind: Any, name: str) -> ConfigError:
     ]
     near = difflib.get_close_matches(value, known, n=1) if isinstance(value, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return ConfigError(f"{name}={value!r} is not {describe(kind)}{hint}")
+    return ConfigError(f"{name}={shown(value)} is not {describe(kind)}{hint}")
 
 
 def choices(kind: Any) -> tuple[Any, ...]:
@@ -257,7 +275,9 @@ def check_fields(config: Any, group: str = "") -> None:
     for field in dataclasses.fields(config):
         value, kind, name = getattr(config, field.name), kinds[field.name], where + field.name
         if not dataclasses.is_dataclass(kind):
-            inside(check(value, kind, name), field.metadata.get("within"), name)
+            check(value, kind, name)
+            items = tuple(value) if isinstance(value, list) else value
+            admit(items, field.default, field.metadata.get("within"), name)
         elif not isinstance(value, typing.cast(type, kind)):
             raise ConfigError(f"{name}={value!r} is not a {typing.cast(type, kind).__name__}")
 

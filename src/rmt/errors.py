@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 
 
@@ -24,9 +25,16 @@ class DataError(RMTError):
     """A corpus that is missing, damaged, incomplete or not the one it is said to be."""
 
 
+def shown(value: object) -> str:
+    """A value as a message names it: in one line, the middle of a long one left out."""
+    short = reprlib.Repr()
+    short.maxlevel, short.maxstring, short.maxlong, short.maxother = 3, 100, 40, 100
+    return short.repr(value)
+
+
 def unknown(kind: str, got: str, known: Iterable[str]) -> ConfigError:
     """The error for a name that does not exist, naming the nearest that does."""
     known = sorted(known)
     near = difflib.get_close_matches(got, known, n=1)
     remedy = f"did you mean {near[0]!r}?" if near else f"choose from: {', '.join(known)}"
-    return ConfigError(f"unknown {kind} {got!r}; {remedy}")
+    return ConfigError(f"unknown {kind} {shown(got)}; {remedy}")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, shown
 
 
-def read_yaml(path: str | Path) -> dict[str, Any]:
+def load_yaml(path: str | Path) -> dict[str, Any]:
     """The mapping in a YAML file; anything else is an error that names the file."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -18,10 +18,10 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
         raise ConfigError(
             f"config file {str(path)!r} cannot be read ({reason}); name another with --config"
         ) from None
-    return load_yaml(text, f"config file {str(path)!r}")
+    return parse_yaml(text, f"config file {str(path)!r}")
 
 
-def load_yaml(text: str, source: str) -> dict[str, Any]:
+def parse_yaml(text: str, source: str) -> dict[str, Any]:
     """The mapping that a YAML text is; a key that stands twice in it is an error, too."""
     import yaml
 
@@ -32,6 +32,13 @@ def load_yaml(text: str, source: str) -> dict[str, Any]:
                 if keys.count(key) > 1 and key != "<<":
                     raise ConfigError(f"{source} has the key {key!r} twice; leave one out")
             return super().construct_mapping(node, deep)
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep)
+            except (ValueError, LookupError, AttributeError):  # !!int "", !!bool maybe, !!timestamp x
+                message = f"{shown(node.value)} is not a {node.tag.rsplit(':')[-1]}"
+                raise yaml.constructor.ConstructorError(None, None, message, node.start_mark) from None
 
     try:
         values = yaml.load(text, Loader)

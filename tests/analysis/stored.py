@@ -19,7 +19,7 @@ from rmt.cli.main import main
 from rmt.config import from_dict, to_dict
 from rmt.tasks.segments import segment_length
 from rmt.tasks.task import Task
-from rmt.train.checkpoint import load, read_config
+from rmt.train.checkpoint import load, load_config
 from rmt.train.config import RunConfig, build_task
 
 FOLDER = Path(__file__).parent / "trained"
@@ -87,4 +87,4 @@ if __name__ == "__main__":
         if model == AFTER_COPY:
             store_after_copy()
         elif main([*arguments(model), "--out", str(place)]) == 0:
-            store(load(place), read_config(place), model)
+            store(load(place), load_config(place), model)

@@ -31,7 +31,7 @@ def segments_of(kind: str):
     return capture(build(configuration(kind)), random_tokens(TOTAL), LENGTH)
 
 
-def read_back(path):
+def loaded_back(path):
     """The size of a picture, which shows that it is one."""
     if path.suffix == ".svg":
         return ElementTree.parse(path).getroot().attrib["width"]
@@ -48,7 +48,7 @@ def test_the_papers_figures_are_written_the_same_each_time(tmp_path, kind):
         first, second = tmp_path / f"{name}.{kind}", tmp_path / f"{name}-again.{kind}"
         draw_maps(pictures, first)
         draw_maps(pictures, second)
-        assert read_back(first)
+        assert loaded_back(first)
         assert first.read_bytes() == second.read_bytes()
 
 
@@ -94,10 +94,10 @@ def test_hostile_labels_are_text_in_the_picture(tmp_path):
 def test_write_and_read_and_the_timeline_are_pictures(tmp_path):
     first, second, _ = segments_of("rmt")
     write_and_read(first, second, (list("abcd"), list("efgh")), tmp_path / "memory.png")
-    assert read_back(tmp_path / "memory.png")
+    assert loaded_back(tmp_path / "memory.png")
     decoded = Decoded(torch.rand(3, 2, 4), torch.rand(3, 4), 0.1)
     timeline(decoded, torch.tensor([1, 0.5, 0.2]), tmp_path / "timeline.svg")
-    assert read_back(tmp_path / "timeline.svg")
+    assert loaded_back(tmp_path / "timeline.svg")
 
 
 def test_what_a_model_cannot_do_is_not_drawn():

@@ -18,6 +18,7 @@ def test_a_kind_adds_nothing_in_the_layers_that_it_does_not_override():
     assert memory.before(0, hidden, carried) is hidden
     assert memory.after(0, hidden, Spans(0, 1, 1, 1), carried) is carried
     assert memory.carry(hidden[:, :1], hidden[:, 2:], carried) is carried
+    assert memory.read_block(carried).shape == memory.write_block(carried).shape == (1, 0, 4)
     assert not memory.in_layers
 
 
@@ -32,6 +33,31 @@ def test_every_kind_is_built_by_its_name(kind):
 def test_an_unknown_kind_names_the_nearest():
     with pytest.raises(ConfigError, match=r"unknown memory\.kind 'token'; did you mean 'tokens'\?"):
         MemoryConfig(kind="token")
+
+
+def test_a_kind_of_ones_own_is_named_by_its_place():
+    memory = build_memory(MemoryConfig(kind="tests.laws.layer_memory:LayerAverage", size=2), 4, layers=3)
+    assert len(memory.initial(1)["average"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("nowhere:Bank", "module 'nowhere' cannot be imported"),
+        ("rmt.core.state:State", "'State' in module 'rmt.core.state' is not a memory"),
+        ("rmt.core.state:", "'' in module 'rmt.core.state' is not a memory"),
+    ],
+)
+def test_a_place_without_a_kind_of_memory_is_one_line(kind, message):
+    with pytest.raises(ConfigError, match=rf"^memory\.kind={kind!r}: {message}.*$"):
+        build_memory(MemoryConfig(kind=kind, size=2), width=4, layers=2)
+
+
+def test_a_memory_is_built_with_the_parameters_that_it_draws(monkeypatch):
+    monkeypatch.setattr(Memory, "reset_parameters", lambda memory: drawn.append(type(memory)))
+    drawn = []
+    memory = build_memory(MemoryConfig(kind="tests.laws.layer_memory:LayerAverage", size=2), 4, layers=2)
+    assert drawn == [type(memory)]
 
 
 def test_layers_see_what_the_segment_started_from_and_change_what_it_leaves():

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from rmt.core.config import MemoryConfig
+from rmt.core.memory import build_memory
 from rmt.core.token_memory import TokenMemory
 
 READ, WRITE = torch.full((1, 2, 4), 1.0), torch.full((1, 2, 4), 2.0)
@@ -12,7 +13,7 @@ CARRIED = {"tokens": torch.full((1, 2, 4), 7.0)}
 
 def memory(**settings: object) -> TokenMemory:
     torch.manual_seed(0)
-    return TokenMemory(MemoryConfig(size=2, **settings), width=4, layers=1)
+    return build_memory(MemoryConfig(size=2, **settings), width=4, layers=1)
 
 
 @pytest.mark.parametrize(("init", "different"), [("distinct", 2), ("identical", 1)])

@@ -11,7 +11,7 @@ from rmt.documents.hyperpartisan import (
     TRUTH,
     clean_ids,
     cleaned,
-    read_hyperpartisan,
+    load_hyperpartisan,
 )
 from rmt.errors import DataError
 
@@ -50,7 +50,7 @@ def test_the_clean_split_is_made_from_the_published_one():
 
 def test_articles_are_read_without_markup_and_measured_on_both_splits(tmp_path):
     (write_task(tmp_path) / PUBLISHED).write_text(json.dumps(published()))
-    corpus = read_hyperpartisan(tmp_path)
+    corpus = load_hyperpartisan(tmp_path)
     assert {split: len(documents) for split, documents in corpus.splits.items()} == {
         "train": 516,
         "valid": 64,
@@ -65,16 +65,16 @@ def test_articles_are_read_without_markup_and_measured_on_both_splits(tmp_path):
 
 
 def test_without_the_published_split_the_clean_one_is_enough(tmp_path):
-    corpus = read_hyperpartisan(write_task(tmp_path))
+    corpus = load_hyperpartisan(write_task(tmp_path))
     assert list(corpus.splits) == ["train", "valid", "test"]
     assert "hp-splits.json" in corpus.notes[0]
 
 
 def test_missing_or_damaged_files_are_named(tmp_path):
     with pytest.raises(DataError, match="has no articles-training-byarticle"):
-        read_hyperpartisan(tmp_path)
+        load_hyperpartisan(tmp_path)
     with pytest.raises(DataError, match="has 5 articles, not 645"):
-        read_hyperpartisan(write_task(tmp_path, 5))
+        load_hyperpartisan(write_task(tmp_path, 5))
     (tmp_path / ARTICLES).write_text("<articles><article>")
     with pytest.raises(DataError, match="is damaged"):
-        read_hyperpartisan(tmp_path)
+        load_hyperpartisan(tmp_path)

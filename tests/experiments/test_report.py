@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-from rmt.experiments.report import read_results, table
+from rmt.experiments.report import load_results, table
 
 STORED = Path(__file__).parents[2] / "results/retrieval-quadratic.jsonl"
 
 
 def equations() -> list[dict]:
     """The three stored runs of RMT on quadratic equations."""
-    results = read_results([STORED])
+    results = load_results([STORED])
     return [result for result in results if (result["task"], result["model"]) == ("quadratic", "rmt")]
 
 

@@ -5,7 +5,7 @@ import pytest
 from rmt.errors import CheckpointError, ConfigError
 from rmt.experiments.run import train
 from rmt.train.checkpoint import Checkpoints, run_folder
-from rmt.train.folder import alone, read_result
+from rmt.train.folder import alone, load_result
 from rmt.train.loop import Loop
 from tests.train.runs import Unplugged, Watcher, tiny
 
@@ -16,7 +16,7 @@ def test_a_run_is_trained_once_and_then_found(tmp_path):
     watcher = Watcher()
     second, was_finished = train(tiny(), tmp_path / "deep" / "run", watcher)
     assert was_finished
-    assert second == read_result(tmp_path / "deep" / "run")
+    assert second == load_result(tmp_path / "deep" / "run")
     assert second["metrics"] == first["metrics"]
     assert watcher.steps == []
 
@@ -55,10 +55,10 @@ def test_a_folder_that_already_has_other_things_keeps_them(tmp_path):
 
 
 def test_a_result_cut_short_is_an_error(tmp_path):
-    assert read_result(tmp_path) == {}
+    assert load_result(tmp_path) == {}
     (tmp_path / "result.json").write_text('{"value"')
     with pytest.raises(CheckpointError, match=r"is damaged .*; delete it"):
-        read_result(tmp_path)
+        load_result(tmp_path)
 
 
 def test_the_run_of_a_checkpoint_is_found(tmp_path):

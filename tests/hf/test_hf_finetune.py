@@ -206,7 +206,7 @@ def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(capsys):
 def test_every_format_of_documents_is_read(capsys, form):
     import csv
 
-    from rmt.documents.corpus import Columns, read_corpus
+    from rmt.documents.corpus import Columns, load_corpus
 
     rows = list(documents(30))
     if form in ("csv", "tsv"):
@@ -233,7 +233,7 @@ def test_every_format_of_documents_is_read(capsys, form):
             place = Path("data.folder", row["label"])
             place.mkdir(parents=True, exist_ok=True)
             (place / f"{number}.txt").write_text(row["text"])
-    corpus = read_corpus("data.jsonl" if form == "column" else f"data.{form}", Columns())
+    corpus = load_corpus("data.jsonl" if form == "column" else f"data.{form}", Columns())
     assert corpus.labels == ["false", "true"]
     assert sum(map(len, corpus.splits.values())) == 30
     assert {document.text for members in corpus.splits.values() for document in members} == {
@@ -244,7 +244,7 @@ def test_every_format_of_documents_is_read(capsys, form):
 
 
 def test_parquet_is_read_or_its_reader_is_named():
-    from rmt.documents.corpus import Columns, read_corpus
+    from rmt.documents.corpus import Columns, load_corpus
     from rmt.errors import DataError
 
     try:
@@ -253,17 +253,17 @@ def test_parquet_is_read_or_its_reader_is_named():
     except ModuleNotFoundError:
         Path("data.parquet").write_bytes(b"PAR1")
         with pytest.raises(DataError, match="reading parquet needs pyarrow"):
-            read_corpus("data.parquet", Columns())
+            load_corpus("data.parquet", Columns())
         return
     parquet.write_table(pyarrow.Table.from_pylist(list(documents(30))), "data.parquet")
-    assert sum(map(len, read_corpus("data.parquet", Columns()).splits.values())) == 30
+    assert sum(map(len, load_corpus("data.parquet", Columns()).splits.values())) == 30
 
 
 def test_an_automatic_split_is_the_same_each_time_and_keeps_the_classes():
-    from rmt.documents.corpus import Columns, read_corpus
+    from rmt.documents.corpus import Columns, load_corpus
 
     name = write("data.jsonl", documents(100))
-    first, second = (read_corpus(name, Columns()).splits for _ in range(2))
+    first, second = (load_corpus(name, Columns()).splits for _ in range(2))
     assert first == second
     assert {split: len(members) for split, members in first.items()} == {"train": 80, "valid": 10, "test": 10}
     for members in first.values():

@@ -26,9 +26,6 @@ class LayerAverage(Memory):
     def initial(self, batch: int) -> Carried:
         return {"average": tuple(row.expand(batch, -1) for row in self.start)}
 
-    def read_block(self, carried: Carried) -> Tensor:
-        return self.tokens.weight[:0].expand(len(carried["average"][0]), -1, -1)
-
     def write_block(self, carried: Carried) -> Tensor:
         return self.tokens.weight.expand(len(carried["average"][0]), -1, -1)
 

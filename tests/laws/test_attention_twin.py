@@ -24,7 +24,7 @@ from tests.laws.models import (
 @over()
 def test_fused_attention_is_its_naive_twin(config):
     model = build(config)
-    for fused, naive in zip(read(model), read(model, attention=True), strict=True):
+    for fused, naive in zip(encode(model), encode(model, attention=True), strict=True):
         assert_same(naive.logits, fused.logits)
         assert_same_state(naive.state, fused.state)
 
@@ -34,7 +34,7 @@ def test_fused_attention_has_the_gradient_of_its_naive_twin(config):
     model = build(config)
     fused, naive = (
         functional(*(output.logits for output in outputs), *carried(outputs[-1].state))
-        for outputs in (read(model), read(model, attention=True))
+        for outputs in (encode(model), encode(model, attention=True))
     )
     assert_same_gradients(gradients(fused, model), gradients(naive, model))
 
@@ -43,8 +43,8 @@ def test_fused_attention_has_the_gradient_of_its_naive_twin(config):
 @pytest.mark.parametrize("padding", ["right", "left"])
 def test_fused_attention_is_its_naive_twin_in_a_ragged_batch(config, padding):
     model, lengths = build(config), torch.tensor([1, 3])
-    fused = read(model, lengths=lengths, padding=padding)
-    naive = read(model, lengths=lengths, padding=padding, attention=True)
+    fused = encode(model, lengths=lengths, padding=padding)
+    naive = encode(model, lengths=lengths, padding=padding, attention=True)
     for mine, twin in zip(fused, naive, strict=True):
         assert_same(twin.logits, mine.logits)
         assert_same_state(twin.state, mine.state)
@@ -52,14 +52,14 @@ def test_fused_attention_is_its_naive_twin_in_a_ragged_batch(config, padding):
 
 @over()
 def test_attention_weights_of_a_row_sum_to_one(config):
-    for output in read(build(config), attention=True):
+    for output in encode(build(config), attention=True):
         for weights in output.attention:
             assert_same(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
 
 
 @over()
 def test_attention_weights_are_positive_where_the_paper_lets_look_and_exactly_zero_elsewhere(config):
-    for number, output in enumerate(read(build(config), attention=True)):
+    for number, output in enumerate(encode(build(config), attention=True)):
         expected = visible(config, earlier=number)
         for weights in output.attention:
             assert weights.shape == (2, HEADS, *expected.shape)
@@ -69,12 +69,12 @@ def test_attention_weights_are_positive_where_the_paper_lets_look_and_exactly_ze
 @over(("transformer_xl_rmt",))
 def test_attention_maps_are_given_only_when_asked_for(config):
     model = build(config)
-    asked, unasked = read(model, attention=True), read(model)
+    asked, unasked = encode(model, attention=True), encode(model)
     assert [len(output.attention) for output in asked] == [config.layers] * 3
     assert [output.attention for output in unasked] == [()] * 3
 
 
-def read(model: SegmentModel, **options: object) -> list[Output]:
+def encode(model: SegmentModel, **options: object) -> list[Output]:
     """Three segments from the initial state, all with the same options."""
     state, outputs = model.initial_state(2), []
     for tokens in random_segments():

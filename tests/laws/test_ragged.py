@@ -31,9 +31,9 @@ PADDING = pytest.mark.parametrize("padding", ["right", "left"])
 @PADDING
 def test_a_row_of_a_ragged_batch_is_that_row_alone(config, padding):
     model = build(config)
-    together = read_together(model, padding)
+    together = encode_together(model, padding)
     for row in range(ROWS):
-        for number, (logits, state) in enumerate(read_alone(model, padding, row)):
+        for number, (logits, state) in enumerate(encode_alone(model, padding, row)):
             assert_same(existing(together[number].logits, number, row, padding), logits)
             assert_same_state(row_of(together[number].state, row), state)
 
@@ -42,9 +42,9 @@ def test_a_row_of_a_ragged_batch_is_that_row_alone(config, padding):
 @PADDING
 def test_the_gradient_of_a_ragged_batch_is_the_sum_of_its_rows_alone(config, padding):
     model = build(config)
-    together, losses, expected = read_together(model, padding), [], []
+    together, losses, expected = encode_together(model, padding), [], []
     for row in range(ROWS):
-        alone = read_alone(model, padding, row)
+        alone = encode_alone(model, padding, row)
         expected.append(functional(*(logits for logits, _ in alone), *carried(alone[-1][1])))
         logits = [existing(output.logits, number, row, padding) for number, output in enumerate(together)]
         losses.append(functional(*logits, *carried(row_of(together[-1].state, row))))
@@ -55,7 +55,7 @@ def test_the_gradient_of_a_ragged_batch_is_the_sum_of_its_rows_alone(config, pad
 @PADDING
 def test_what_stands_in_the_padding_changes_nothing(config, padding):
     model = build(config)
-    one, other = read_together(model, padding), read_together(model, padding, fill=5)
+    one, other = encode_together(model, padding), encode_together(model, padding, fill=5)
     for number in range(len(LENGTHS)):
         for row in range(ROWS):
             logits = (existing(outputs[number].logits, number, row, padding) for outputs in (one, other))
@@ -86,7 +86,7 @@ def test_a_padding_side_that_does_not_exist_is_refused_by_name(config):
         model(random_segments()[0], model.initial_state(2), lengths=torch.tensor([4, 2]), padding="middle")
 
 
-def read_together(model: SegmentModel, padding: str, fill: int = 0) -> list[Output]:
+def encode_together(model: SegmentModel, padding: str, fill: int = 0) -> list[Output]:
     """All segments as ragged batches; the padding holds the tokens that were there, moved on by `fill`."""
     state, outputs = model.initial_state(ROWS), []
     for number, tokens in enumerate(random_segments(batch=ROWS)):
@@ -98,7 +98,7 @@ def read_together(model: SegmentModel, padding: str, fill: int = 0) -> list[Outp
     return outputs
 
 
-def read_alone(model: SegmentModel, padding: str, row: int) -> list[tuple[Tensor, State]]:
+def encode_alone(model: SegmentModel, padding: str, row: int) -> list[tuple[Tensor, State]]:
     """Logits and state after each segment of one row, without padding; a segment without tokens is none."""
     state, outputs = model.initial_state(1), []
     for number, tokens in enumerate(random_segments(batch=ROWS)):

@@ -19,7 +19,7 @@ from tests.laws.models import (
 
 @over()
 def test_a_segment_that_predicts_nothing_leaves_the_same_state(config):
-    said, unsaid = (read(build(config), predict) for predict in (True, False))
+    said, unsaid = (encode(build(config), predict) for predict in (True, False))
     assert_same(unsaid[1].state, said[1].state, tolerance=1e-13)
     assert unsaid[1].logits.shape[1] == 0
 
@@ -29,12 +29,12 @@ def test_what_follows_has_the_same_gradient(config):
     found = []
     for predict in (True, False):
         model = build(config)
-        found.append(gradients(functional(read(model, predict)[-1].logits), model))
+        found.append(gradients(functional(encode(model, predict)[-1].logits), model))
     assert any(gradient.any() for gradient in found[0].values())
     assert_same(found[1], found[0], tolerance=1e-12)
 
 
-def read(model: SegmentModel, predict: bool) -> list[Output]:
+def encode(model: SegmentModel, predict: bool) -> list[Output]:
     """Three segments, the first two with or without predictions."""
     state, outputs = model.initial_state(2), []
     for place, segment in enumerate(random_segments()):
@@ -49,7 +49,7 @@ def test_the_last_layer_makes_no_row_that_is_not_needed():
         lambda _, inputs, __: rows.append(inputs[0].shape[1])
     )
     with torch.no_grad():
-        read(model, predict=False)
+        encode(model, predict=False)
     assert rows[:2] == [MEMORY, MEMORY]
     assert rows[2] > MEMORY
 

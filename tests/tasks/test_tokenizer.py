@@ -18,7 +18,7 @@ from rmt.text.tokenizer import (
     CharacterTokenizer,
     LineTokenizer,
     has_tokenizer,
-    read_tokenizer,
+    load_tokenizer,
     write_tokenizer,
 )
 from tests.text.tokenizer import trained
@@ -39,7 +39,7 @@ def test_a_tokenizer_is_restored_from_its_folder(tmp_path, name):
     tokenizer = TOKENIZERS[name]
     assert not has_tokenizer(tmp_path)
     write_tokenizer(tmp_path, tokenizer)
-    again = read_tokenizer(tmp_path)
+    again = load_tokenizer(tmp_path)
     assert type(again) is type(tokenizer)
     assert again.shown() == tokenizer.shown()
     assert again.encode("a b a") == tokenizer.encode("a b a")
@@ -50,14 +50,14 @@ def test_a_tokenizer_of_the_library_is_restored_byte_for_byte(tmp_path):
     tokenizer = LineTokenizer(LibraryTokens(trained().to_str()))
     write_tokenizer(tmp_path, tokenizer)
     assert (tmp_path / "tokenizer.json").read_text() == trained().to_str()
-    assert read_tokenizer(tmp_path).encode("the fox\n") == tokenizer.encode("the fox\n")
+    assert load_tokenizer(tmp_path).encode("the fox\n") == tokenizer.encode("the fox\n")
 
 
 @pytest.mark.parametrize("name", ["copy", "reverse", "retrieval", "quadratic"])
 def test_what_a_task_writes_is_what_its_tokenizer_reads(tmp_path, name):
     task = make_task(name)
     write_tokenizer(tmp_path, task.tokenizer())
-    tokenizer = read_tokenizer(tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
     ids = task.split("test", 1).tokens[0].tolist()
     assert tokenizer.encode(tokenizer.decode(ids)) == ids
 
@@ -70,13 +70,13 @@ class Shouting(WordTokenizer):
 
 def test_a_tokenizer_of_ones_own_is_found_by_its_module(tmp_path):
     write_tokenizer(tmp_path, Shouting(["a", "b"]))
-    assert type(read_tokenizer(tmp_path)) is Shouting
+    assert type(load_tokenizer(tmp_path)) is Shouting
 
 
 def test_a_damaged_tokenizer_is_named(tmp_path):
     (tmp_path / "vocabulary.json").write_text('{"tokens": "sounds"}')
     with pytest.raises(CheckpointError, match=r"vocabulary\.json' is damaged"):
-        read_tokenizer(tmp_path)
+        load_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from rmt.text import files
 from rmt.text.codes import Bytes, Characters
 from rmt.text.files import whole
 from rmt.text.library import LibraryTokens
-from rmt.text.vocabulary import Words, read_vocabulary, vocabulary_kind, words_of
+from rmt.text.vocabulary import Words, load_vocabulary, vocabulary_kind, words_of
 from tests.text.tokenizer import LINES as SENTENCES
 from tests.text.tokenizer import trained
 
@@ -84,7 +84,7 @@ def test_a_symbol_without_an_id_is_an_error(vocabulary, block, message):
 def test_a_vocabulary_is_written_and_read(vocabulary, tmp_path):
     vocabulary.write(tmp_path / "vocabulary.json")
     for place in (tmp_path, tmp_path / "vocabulary.json"):
-        again = read_vocabulary(place)
+        again = load_vocabulary(place)
         assert (type(again), again.symbols) == (type(vocabulary), vocabulary.symbols)
 
 
@@ -92,13 +92,13 @@ def test_a_vocabulary_is_written_and_read(vocabulary, tmp_path):
 def test_what_is_not_a_vocabulary_is_an_error(content, tmp_path):
     (tmp_path / "vocabulary.json").write_text(content)
     with pytest.raises(DataError, match=r"vocabulary\.json' is not a vocabulary; name a folder"):
-        read_vocabulary(tmp_path)
+        load_vocabulary(tmp_path)
 
 
 def test_a_vocabulary_has_every_symbol_once(tmp_path):
     (tmp_path / "vocabulary.json").write_text(json.dumps({"tokens": "words", "symbols": ["a", "a"]}))
     with pytest.raises(DataError, match="each of them once"):
-        read_vocabulary(tmp_path)
+        load_vocabulary(tmp_path)
 
 
 def described(**model):
@@ -144,9 +144,9 @@ def test_a_tokenizer_neither_pads_nor_cuts_nor_adds_tokens(tokenizer):
 
 def test_a_tokenizer_s_file_is_written_as_it_was_read(tmp_path):
     (tmp_path / "tokenizer.json").write_bytes(trained().to_str(pretty=True).encode().replace(b"\n", b"\r\n"))
-    read_vocabulary(tmp_path / "tokenizer.json").write(tmp_path / "vocabulary.json")
+    load_vocabulary(tmp_path / "tokenizer.json").write(tmp_path / "vocabulary.json")
     assert (tmp_path / "vocabulary.json").read_bytes() == (tmp_path / "tokenizer.json").read_bytes()
-    assert read_vocabulary(tmp_path).kind == "tokenizer"
+    assert load_vocabulary(tmp_path).kind == "tokenizer"
 
 
 def test_a_tokenizer_may_leave_ids_out():
@@ -184,14 +184,14 @@ def test_a_file_that_the_library_cannot_read_is_named(model, tmp_path):
     with pytest.raises(
         DataError, match=r"junk\.json': the tokenizers library cannot read it \(.*\); name an"
     ):
-        read_vocabulary(tmp_path / "junk.json")
+        load_vocabulary(tmp_path / "junk.json")
 
 
 def test_without_the_library_the_error_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     (tmp_path / "t.json").write_text('{"model": {}}')
     with pytest.raises(DataError, match=r"t\.json': a tokenizer needs a library; install .*\[tokenizers\]'"):
-        read_vocabulary(tmp_path / "t.json")
+        load_vocabulary(tmp_path / "t.json")
 
 
 def test_a_tokenizer_is_not_made_of_a_text():

@@ -8,13 +8,13 @@ import torch
 import rmt
 from rmt.errors import CheckpointError
 from rmt.train import checkpoint, snapshots
-from rmt.train.checkpoint import Checkpoints, Snapshot, read_parts, write_parts
+from rmt.train.checkpoint import Checkpoints, Snapshot, load_parts, write_parts
 from tests.train.runs import config_text, run, tiny, trainer_of, weights
 
 
 def test_a_checkpoint_is_read_as_it_was_written(tmp_path):
     write_parts(tmp_path, snapshot(7))
-    found = read_parts(tmp_path)
+    found = load_parts(tmp_path)
     assert found.trainer == snapshot(7).trainer
     for mine, theirs in zip(found[:3], snapshot(7)[:3], strict=True):
         assert {name: tensor.tolist() for name, tensor in mine.items()} == {
@@ -110,7 +110,7 @@ def test_any_flipped_byte_of_a_tensor_file_is_seen(tmp_path, part):
     for place in range(len(content)):
         path.write_bytes(flipped(content, place, bit=place % 8))
         with pytest.raises(CheckpointError, match=f"{path.name} does not match its checksum"):
-            read_parts(tmp_path)
+            load_parts(tmp_path)
 
 
 def test_no_flipped_bit_of_trainer_json_changes_what_is_read(tmp_path):
@@ -120,7 +120,7 @@ def test_no_flipped_bit_of_trainer_json_changes_what_is_read(tmp_path):
     for place in range(len(content)):
         path.write_bytes(flipped(content, place, bit=place % 8))
         with pytest.raises(CheckpointError, match=r"trainer\.json|does not match its checksum"):
-            read_parts(tmp_path)
+            load_parts(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["[]", "3", "null", '{"trainer": 3, "checksums": 4}'])
@@ -128,7 +128,7 @@ def test_a_trainer_json_that_holds_something_else_is_damage(tmp_path, content):
     write_parts(tmp_path, snapshot(7))
     (tmp_path / "trainer.json").write_text(content)
     with pytest.raises(CheckpointError, match=r"trainer\.json"):
-        read_parts(tmp_path)
+        load_parts(tmp_path)
 
 
 def test_a_restored_trainer_goes_on_as_the_one_that_was_saved(tmp_path):
@@ -141,7 +141,7 @@ def test_a_restored_trainer_goes_on_as_the_one_that_was_saved(tmp_path):
     state = torch.get_rng_state()
     list(saved.updates())
     assert not torch.equal(state, torch.get_rng_state())
-    snapshots.restore(restored, read_parts(tmp_path))
+    snapshots.restore(restored, load_parts(tmp_path))
     list(restored.updates())
     mine, theirs = restored.model.state_dict(), saved.model.state_dict()
     assert all(torch.equal(mine[name], theirs[name]) for name in theirs)

@@ -5,8 +5,8 @@ import yaml
 
 from rmt.errors import CheckpointError, ConfigError
 from rmt.train.config import RunConfig
-from rmt.train.stored import read_config, settings_in, written
-from rmt.yamlfile import read_yaml
+from rmt.train.stored import load_config, settings_in, written
+from rmt.yamlfile import load_yaml
 
 
 @pytest.fixture
@@ -21,31 +21,31 @@ def write(folder, values):
 def test_the_format_comes_first_and_all_is_read_back(tmp_path, values):
     assert next(iter(values.items())) == ("format", 2)
     write(tmp_path, values)
-    assert read_config(tmp_path) == RunConfig(seed=3)
+    assert load_config(tmp_path) == RunConfig(seed=3)
 
 
 def test_a_missing_field_is_an_error_that_names_it(tmp_path, values):
     del values["train"]["keep"]
     write(tmp_path, values)
     with pytest.raises(CheckpointError, match=r"train\.keep is missing, which format 2 has"):
-        read_config(tmp_path)
+        load_config(tmp_path)
 
 
 def test_a_missing_field_of_an_older_format_has_its_default(tmp_path, values):
     del values["train"]["keep"], values["format"]
     write(tmp_path, values)
-    assert read_config(tmp_path) == RunConfig(seed=3)
+    assert load_config(tmp_path) == RunConfig(seed=3)
 
 
 @pytest.mark.parametrize("version", [0, 3, "2", True, None])
 def test_a_format_that_is_not_known_is_refused(tmp_path, values, version):
     write(tmp_path, {**values, "format": version})
     with pytest.raises(ConfigError, match="is not known; this release reads 1 to 2"):
-        read_config(tmp_path)
+        load_config(tmp_path)
 
 
 def test_the_file_of_a_run_is_a_file_of_settings(tmp_path, values):
     write(tmp_path, values)
-    settings = settings_in(read_yaml(tmp_path / "config.yaml"), "config.yaml")
+    settings = settings_in(load_yaml(tmp_path / "config.yaml"), "config.yaml")
     assert "format" not in settings
     assert settings["seed"] == 3

@@ -124,13 +124,13 @@ def test_the_same_seed_makes_the_same_weights_and_another_seed_others():
 def test_a_fixed_set_comes_in_order_again_and_again():
     trainer = trainer_of(tiny(task={"source": "fixed"}, train={"batch": 16}))
     whole = trainer.task.split("train").tokens
-    assert torch.equal(read(trainer, batches=5), torch.cat([whole, whole]))
+    assert torch.equal(tokens_fed(trainer, batches=5), torch.cat([whole, whole]))
 
 
 def test_a_shuffled_fixed_set_is_a_new_permutation_in_every_epoch():
     trainer = trainer_of(tiny(task={"source": "fixed", "shuffle": True}, train={"batch": 16}))
     whole = sorted(trainer.task.split("train").tokens.tolist())
-    first, second = read(trainer, batches=5).split(40)
+    first, second = tokens_fed(trainer, batches=5).split(40)
     assert sorted(first.tolist()) == sorted(second.tolist()) == whole
     assert not torch.equal(first, second)
 
@@ -139,17 +139,17 @@ def test_a_shuffled_fixed_set_is_a_new_permutation_in_every_epoch():
 def test_a_resumed_fixed_set_goes_on_in_the_middle_of_an_epoch(shuffle):
     config = tiny(task={"source": "fixed", "shuffle": shuffle}, train={"batch": 16})
     whole, stopped, resumed = (trainer_of(config) for _ in range(3))
-    read(stopped, batches=2)
+    tokens_fed(stopped, batches=2)
     next(stopped.updates())
     restore(resumed, snapshot(stopped))
-    assert torch.equal(read(resumed, batches=4), read(whole, batches=7)[3 * 16 :])
+    assert torch.equal(tokens_fed(resumed, batches=4), tokens_fed(whole, batches=7)[3 * 16 :])
 
 
 def test_fresh_examples_depend_on_the_seed_and_on_the_place_only():
     trainer, again, other = (trainer_of(tiny(seed=seed)) for seed in (0, 0, 1))
-    first = read(trainer, batches=3)
-    assert torch.equal(first, read(again, batches=3))
-    assert not torch.equal(first, read(other, batches=3))
+    first = tokens_fed(trainer, batches=3)
+    assert torch.equal(first, tokens_fed(again, batches=3))
+    assert not torch.equal(first, tokens_fed(other, batches=3))
     assert not torch.equal(first[:4], first[4:8])
 
 
@@ -174,7 +174,7 @@ def next_batch(trainer: Trainer) -> Batch:
     return trainer.feed.batch(trainer.batches)
 
 
-def read(trainer: Trainer, batches: int) -> Tensor:
+def tokens_fed(trainer: Trainer, batches: int) -> Tensor:
     """The tokens of the next batches."""
     rows = []
     for _ in range(batches):

@@ -72,18 +72,18 @@ def run(config: FinetuneConfig, options: RunFolderOptions) -> int:
 
 def documents_of(config: FinetuneConfig) -> Any:
     """The documents of DATA."""
-    from rmt.documents.corpus import Columns, read_corpus
-    from rmt.documents.hyperpartisan import read_hyperpartisan
+    from rmt.documents.corpus import Columns, load_corpus
+    from rmt.documents.hyperpartisan import load_hyperpartisan
 
     if config.data == "hyperpartisan":
         if config.path is None:
             raise ConfigError(
                 "hyperpartisan needs --path: the folder with the XML files of SemEval-2019 task 4"
             )
-        return read_hyperpartisan(config.path)
+        return load_hyperpartisan(config.path)
     if config.path is not None:
         raise ConfigError(f"path={config.path!r} has no effect with a file or folder as DATA; leave it out")
-    return read_corpus(config.data, Columns(config.text, config.label))
+    return load_corpus(config.data, Columns(config.text, config.label))
 
 
 def default_folder(config: FinetuneConfig) -> Path:

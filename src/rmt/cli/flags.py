@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, get_origin
 
-from rmt.config import Leaf, inside, parse
-from rmt.errors import ConfigError
+from rmt.config import Leaf, admit, parse
+from rmt.errors import ConfigError, shown
 
 
 class Grammar(NamedTuple):
@@ -61,7 +61,7 @@ def flagged(leaf: Leaf, spelling: str, text: str) -> Word:
     if is_mapping(leaf):
         return Word(leaf, spelling, dict([pair(text, name)]))
     value = parse(text, leaf.type, name)
-    inside(value, leaf.within, name)
+    admit(value, leaf.default, leaf.within, name)
     return Word(leaf, spelling, value)
 
 
@@ -83,10 +83,11 @@ def assigned(grammar: Grammar, texts: Sequence[str]) -> Iterator[Word]:
     for leaf in grammar.arguments:
         if not rest:
             return
+        value = tuple(rest) if is_list(leaf) else parse(rest.popleft(), leaf.type, leaf.argument)
+        admit(value, leaf.default, leaf.within, leaf.argument)
+        yield Word(leaf, "", value)
         if is_list(leaf):
-            yield Word(leaf, "", tuple(rest))
             return
-        yield Word(leaf, "", parse(rest.popleft(), leaf.type, leaf.argument))
     if rest:
         raise unknown_word(grammar, rest[0])
 
@@ -99,11 +100,11 @@ def combine(first: Word, second: Word) -> Word:
             return second._replace(value=first.value | second.value)
     if first.value == second.value:
         return first
-    spellings = f"{first.spelling} {shown(first.value)} and {second.spelling} {shown(second.value)}"
+    spellings = f"{first.spelling} {spelled(first.value)} and {second.spelling} {spelled(second.value)}"
     raise ConfigError(f"{spellings} are two values of {first.leaf.name}; leave one out")
 
 
-def shown(value: Any) -> str:
+def spelled(value: Any) -> str:
     """A value as it could stand on a command line."""
     if isinstance(value, dict):
         return " ".join(f"{key}={item}" for key, item in value.items())
@@ -116,7 +117,7 @@ def pair(text: str, name: str) -> tuple[str, Any]:
     """KEY=VALUE; what looks like a number, or like true or false, becomes one."""
     key, equals, value = text.partition("=")
     if not (key and equals):
-        raise ConfigError(f"{name}={text!r} is not KEY=VALUE, such as symbols=8")
+        raise ConfigError(f"{name}={shown(text)} is not KEY=VALUE, such as symbols=8")
     for kind in (int, float, bool):
         try:
             return key, parse(value, kind, key)
@@ -128,8 +129,8 @@ def pair(text: str, name: str) -> tuple[str, Any]:
 def unknown_word(grammar: Grammar, text: str) -> ConfigError:
     """The error for a word that means nothing, naming the nearest flag."""
     near = difflib.get_close_matches(text.partition("=")[0], grammar.flags, n=1)
-    remedy = f"did you mean {near[0]!r}?" if near else f"see {grammar.help}"
-    return ConfigError(f"unknown argument {text!r}; {remedy}")
+    remedy = f"did you mean {near[0]!r}?" if near and near[0] != text else f"see {grammar.help}"
+    return ConfigError(f"unknown argument {shown(text)}; {remedy}")
 
 
 def is_switch(leaf: Leaf) -> bool:

@@ -12,7 +12,7 @@ from rmt.cli import flags
 from rmt.cli.help import page
 from rmt.config import Leaf, build, check_fields, leaves, option, to_dict, typed
 from rmt.errors import ConfigError, unknown
-from rmt.yamlfile import load_yaml, read_yaml, write_yaml
+from rmt.yamlfile import load_yaml, parse_yaml, write_yaml
 
 T = TypeVar("T")
 
@@ -160,12 +160,12 @@ def names_of(cls: type) -> list[str]:
 def config_file(name: str) -> dict[str, Any]:
     """The mapping in a YAML file, or in standard input."""
     if name != "-":
-        return read_yaml(name)
+        return load_yaml(name)
     try:
         text = sys.stdin.read()
     except UnicodeDecodeError as error:
         raise ConfigError(f"config=- cannot be read ({error}); give YAML in UTF-8") from None
-    return load_yaml(text, "config=-, standard input,")
+    return parse_yaml(text, "config=-, standard input,")
 
 
 def refuse_second_input(options: Any) -> None:

@@ -76,7 +76,7 @@ def text_of(leaf: Leaf, varying: Sequence[str] = ()) -> str:
     if leaf.name in varying:
         return f"{leaf.help} (default: varies)"
     untold = leaf.default in (dataclasses.MISSING, None, "", (), {}) or flags.is_switch(leaf)
-    return leaf.help if untold else f"{leaf.help} (default: {flags.shown(leaf.default)})"
+    return leaf.help if untold else f"{leaf.help} (default: {flags.spelled(leaf.default)})"
 
 
 def line(name: str, text: str) -> str:

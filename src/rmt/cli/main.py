@@ -57,6 +57,12 @@ def run(argv: Sequence[str] | None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except MemoryError as error:
+        print(
+            f"rmt: not enough memory ({error}); make the batch, the length or the model smaller",
+            file=sys.stderr,
+        )
+        return 1
     except OSError as error:
         file = f"{error.filename!r}: " if error.filename else ""
         print(f"rmt: {file}{error.strerror or error}; mend it, or name another place", file=sys.stderr)

@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
     options = COMMAND.parse(argv)
     if options is None:
         return 0
-    from rmt.experiments.report import read_results, report
+    from rmt.experiments.report import load_results, report
 
-    print(report(read_results(Path(path) for path in options.results)))
+    print(report(load_results(Path(path) for path in options.results)))
     return 0

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from rmt.cli.front import Command, Options
 from rmt.config import option
 from rmt.errors import ConfigError, RMTError
-from rmt.yamlfile import read_yaml
+from rmt.yamlfile import load_yaml
 
 EXAMPLES = """examples:
   rmt runs
@@ -63,13 +63,13 @@ def runs_below(folder: Path) -> Iterator[dict[str, Any]]:
 
 def row_of(run: Path) -> dict[str, Any]:
     """One run in a line: where it is, what it is, how far it came."""
-    from rmt.train.checkpoint import Checkpoints, read_config
-    from rmt.train.folder import read_result
+    from rmt.train.checkpoint import Checkpoints, load_config
+    from rmt.train.folder import load_result
 
-    result, settings = read_result(run), read_yaml(run / "config.yaml")
+    result, settings = load_result(run), load_yaml(run / "config.yaml")
     if "backbone" in settings:
         return document_row(run, settings, result)
-    config = read_config(run)
+    config = load_config(run)
     steps = result.get("steps") or max(Checkpoints(run).steps(), default=0)
     return {
         "run": str(run),

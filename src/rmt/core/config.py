@@ -5,19 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rmt.config import check_fields, needless, option, positive
+from rmt.config import Interval, above, at_least, check_fields, needless, option
 from rmt.errors import ConfigError, unknown
 
-# kind of memory: the module that does what rmt.core.memory.Memory says
+# kind of memory: the class that does what rmt.core.memory.Memory says; others are named as module:Class
 MEMORY_KINDS = {"tokens": "rmt.core.token_memory:TokenMemory"}
+
+
+def check_kind(name: str, kind: str) -> None:
+    """Raise for a kind of memory that is neither known nor the place of a class."""
+    if kind not in MEMORY_KINDS and ":" not in kind:
+        raise unknown(name, kind, MEMORY_KINDS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConfig:
     """Memory, carried from segment to segment."""
 
-    kind: str = option("tokens", "kind of memory: " + ", ".join(MEMORY_KINDS))
-    size: int = option(0, "memory tokens per block; 0 = no memory")
+    kind: str = option("tokens", f"kind of memory: {', '.join(MEMORY_KINDS)}, or module:Class")
+    size: int = option(0, "memory tokens per block; 0 = no memory", at_least(0))
     write: bool = option(True, "append a write block behind the tokens")
     recurrent: bool = option(True, "carry memory to the next segment; off = the initial tokens again")
     init: Literal["distinct", "identical"] = option(
@@ -30,9 +36,7 @@ class MemoryConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "memory")
-        if self.kind not in MEMORY_KINDS:
-            raise unknown("memory.kind", self.kind, MEMORY_KINDS)
-        positive("memory.size", self.size, zero=True)
+        check_kind("memory.kind", self.kind)
         if self.write and not self.recurrent:
             raise ConfigError(
                 "memory.write=True with memory.recurrent=False writes what nobody reads; switch write off"
@@ -50,29 +54,30 @@ class MemoryConfig:
 class CacheConfig:
     """Transformer-XL's cache of earlier hidden states."""
 
-    size: int = option(0, "cached positions per layer; 0 = no cache")
+    size: int = option(0, "cached positions per layer; 0 = no cache", at_least(0))
     scope: Literal["tokens", "all"] = option("tokens", "cache tokens only, or memory positions too")
 
     def __post_init__(self) -> None:
         check_fields(self, "cache")
-        positive("cache.size", self.size, zero=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """A segment model: a Transformer, its memory, its cache."""
 
-    vocabulary: int = option(2, "number of different tokens")
+    vocabulary: int = option(2, "number of different tokens", above(0))
     cutoffs: tuple[int, ...] = option(
         (), "adaptive softmax: where clusters of rarer tokens begin, as 20000,40000; empty = plain softmax"
     )
-    div_val: int = option(1, "adaptive softmax: each cluster's embedding is narrower by this factor")
-    layers: int = option(2, "Transformer layers")
-    heads: int = option(4, "attention heads per layer")
-    head_width: int = option(32, "width of one head")
-    width: int = option(64, "width of the hidden states")
-    inner_width: int = option(128, "width inside the feed-forward blocks")
-    dropout: float = option(0.0, "dropout probability")
+    div_val: int = option(
+        1, "adaptive softmax: each cluster's embedding is narrower by this factor", above(0)
+    )
+    layers: int = option(2, "Transformer layers", above(0))
+    heads: int = option(4, "attention heads per layer", above(0))
+    head_width: int = option(32, "width of one head", above(0))
+    width: int = option(64, "width of the hidden states", above(0))
+    inner_width: int = option(128, "width inside the feed-forward blocks", above(0))
+    dropout: float = option(0.0, "dropout probability", Interval(0, 1, high_open=True))
     norm: Literal["pre", "post"] = option("pre", "layer norm before each block, or after (paper)")
     positions: Literal["relative", "rotary", "relative-lm-rmt"] = option(
         "relative", "signed relative distances, rotary, or the original code's wrapped distances"
@@ -85,11 +90,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "model")
-        for name in ("vocabulary", "div_val", "layers", "heads", "head_width", "width", "inner_width"):
-            positive(f"model.{name}", getattr(self, name))
         needless(self, "div_val", bool(self.cutoffs), "model.cutoffs")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"model.dropout={self.dropout} must be at least 0 and below 1")
         field = "head_width" if self.positions == "rotary" else "width"
         if getattr(self, field) % 2:
             raise ConfigError(

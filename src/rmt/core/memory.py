@@ -5,20 +5,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import ClassVar
 
 from torch import Tensor, nn
 
 from rmt.core.config import MEMORY_KINDS, MemoryConfig
 from rmt.core.spans import Spans
-from rmt.core.tree import Tree
+from rmt.core.tree import Tree, tree_items
+from rmt.location import class_at
 
 Carried = Mapping[str, Tree]  # a tree of tensors (B, …)
 
 
 class Memory(nn.Module):
-    """The interface of a kind of memory; what a kind does not override adds nothing.
+    """The interface of a kind of memory; what a kind does not override adds nothing, `initial` it must have.
 
     `before` and `after` are called in every layer. A kind that lives there learns from the write block only,
     which every row has whole: so a segment can be encoded in pieces, and rows may be ragged.
@@ -33,19 +33,19 @@ class Memory(nn.Module):
         self.config, self.width, self.layers = config, width, layers
 
     def reset_parameters(self) -> None:
-        """Draw the initial parameters."""
+        """Draw the initial parameters; called once the module is built, and by whoever wants them anew."""
 
     def initial(self, batch: int) -> Carried:
-        """What the first segment of `batch` sequences starts from."""
+        """What the first segment of `batch` sequences starts from: tensors with a row for each of them."""
         raise NotImplementedError
 
     def read_block(self, carried: Carried) -> Tensor:
         """What stands in front of the segment's tokens, (B, R, D)."""
-        raise NotImplementedError
+        return self.no_block(carried)
 
     def write_block(self, carried: Carried) -> Tensor:
         """What stands behind them, (B, W, D)."""
-        raise NotImplementedError
+        return self.no_block(carried)
 
     def before(self, layer: int, hidden: Tensor, carried: Carried) -> Tensor:
         """The input of a layer (B, n, D), with what memory adds to it."""
@@ -59,9 +59,14 @@ class Memory(nn.Module):
         """What the next segment starts from, by the last layer's outputs (B, R, D) and (B, W, D)."""
         return carried
 
+    def no_block(self, carried: Carried) -> Tensor:
+        """A block of no rows, (B, 0, D)."""
+        _, tensor = next(tree_items(carried))
+        return tensor.new_empty(len(tensor), 0, self.width)
+
     @property
     def initial_names(self) -> tuple[str, ...]:
-        """The parameters that only `initial` makes use of, by their names here."""
+        """The parameters that only `initial` makes use of: without a first segment, an update leaves them."""
         return ()
 
     @property
@@ -95,7 +100,9 @@ class LayerMemory:
 
 
 def build_memory(config: MemoryConfig, width: int, layers: int) -> Memory:
-    """The memory of a configuration, of its kind."""
-    module, _, name = MEMORY_KINDS[config.kind].partition(":")
-    memory: Memory = getattr(import_module(module), name)(config, width, layers)
+    """The memory of a configuration, of its kind, with its parameters drawn."""
+    location = MEMORY_KINDS.get(config.kind, config.kind)
+    kind = class_at(location, Memory, "rmt.core.memory", f"memory.kind={config.kind!r}")
+    memory: Memory = kind(config, width, layers)
+    memory.reset_parameters()
     return memory

@@ -22,7 +22,6 @@ class TokenMemory(Memory):
         self.read_size, self.write_size = config.size, config.size if config.write else 0
         # an embedding, since adapters of pretrained models train and save modules, not parameters
         self.tokens = nn.Embedding(config.size, width, _weight=torch.empty(config.size, width))
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw the initial tokens from N(0, 1): the scale of the normalised states that follow them."""

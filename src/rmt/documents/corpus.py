@@ -40,7 +40,7 @@ class Columns(NamedTuple):
     split: str = "split"
 
 
-def read_corpus(path: str | Path, columns: Columns) -> DocumentCorpus:
+def load_corpus(path: str | Path, columns: Columns) -> DocumentCorpus:
     """The documents of a file, of a folder with a file per split, or of a folder with a folder per class."""
     path = Path(path)
     if not path.exists():

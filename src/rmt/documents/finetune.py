@@ -18,9 +18,9 @@ from rmt.documents.config import FinetuneConfig, renamed
 from rmt.documents.corpus import DocumentCorpus
 from rmt.errors import ConfigError, DataError
 from rmt.train.device import device_of
-from rmt.train.folder import alone, read_result
+from rmt.train.folder import alone, load_result
 from rmt.train.log import MetricsLog, environment, write_json, write_whole
-from rmt.yamlfile import read_yaml, write_yaml
+from rmt.yamlfile import load_yaml, write_yaml
 
 
 class FinetuneObserver(Protocol):
@@ -47,7 +47,7 @@ def finetune(
     """The result of a run in `folder`, and whether it was finished already."""
     if not restart and (folder / "config.yaml").exists():
         refuse_other(config, folder)
-        if result := read_result(folder):
+        if result := load_result(folder):
             return result, True
     device = device_of(config.device)
     torch.manual_seed(config.seed)
@@ -173,7 +173,7 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]
 
 def refuse_other(config: FinetuneConfig, folder: Path) -> None:
     """Raise if the folder belongs to another configuration, naming the first difference."""
-    stored, current = renamed(read_yaml(folder / "config.yaml")), to_dict(config)
+    stored, current = renamed(load_yaml(folder / "config.yaml")), to_dict(config)
     for name in (*current, *stored):
         if stored.get(name) != current.get(name):
             raise ConfigError(
@@ -186,7 +186,7 @@ def discard(folder: Path) -> None:
     """Delete what a run of this kind wrote; anything else is left alone."""
     if not any(folder.iterdir()):
         return
-    if not (folder / "config.yaml").exists() or "backbone" not in read_yaml(folder / "config.yaml"):
+    if not (folder / "config.yaml").exists() or "backbone" not in load_yaml(folder / "config.yaml"):
         raise ConfigError(f"out={str(folder)!r} is not a run of rmt finetune: --restart will not delete it")
     for name in ("checkpoints", "model"):
         shutil.rmtree(folder / name, ignore_errors=True)

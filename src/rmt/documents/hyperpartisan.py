@@ -24,7 +24,7 @@ COUNT = 645  # articles of the published training set
 Ids = dict[str, list[int]]
 
 
-def read_hyperpartisan(folder: str | Path) -> DocumentCorpus:
+def load_hyperpartisan(folder: str | Path) -> DocumentCorpus:
     """The articles by split: train, valid, test (clean) and, where hp-splits.json is, test_published."""
     folder = Path(folder)
     for name in (ARTICLES, TRUTH):
@@ -33,7 +33,7 @@ def read_hyperpartisan(folder: str | Path) -> DocumentCorpus:
                 f"path={str(folder)!r} has no {name}: it is part of SemEval-2019 task 4 "
                 "(https://zenodo.org/record/1489920), to be unpacked there"
             )
-    articles = read_articles(folder)
+    articles = load_articles(folder)
     ids, notes = clean_ids(), []
     if (folder / PUBLISHED).exists():
         published = json.loads((folder / PUBLISHED).read_text())
@@ -45,7 +45,7 @@ def read_hyperpartisan(folder: str | Path) -> DocumentCorpus:
     return DocumentCorpus(splits, ["false", "true"], notes)
 
 
-def read_articles(folder: Path) -> dict[int, Document]:
+def load_articles(folder: Path) -> dict[int, Document]:
     """All articles by their number: the text without its markup, as published by the task."""
     labels = {truth.get("id"): truth.get("hyperpartisan") for truth in parse(folder / TRUTH)}
     articles = {}

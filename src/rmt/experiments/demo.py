@@ -17,7 +17,7 @@ from rmt.tasks.segments import segment_length
 from rmt.tasks.task import Task
 from rmt.train.checkpoint import load
 from rmt.train.config import RunConfig
-from rmt.train.stored import read_config
+from rmt.train.stored import load_config
 
 MODELS = ("baseline", "transformer_xl", "rmt")
 LENGTH, SEGMENTS = 8, 3
@@ -84,7 +84,7 @@ def explorer(folder: Path) -> Path:
     examples = task_examples(task, "test", 1, 4)
     run = folder / "rmt"
     page = explore(
-        load(run), examples, length, task.tokenizer().shown(), "rmt demo", facts(read_config(run), length)
+        load(run), examples, length, task.tokenizer().shown(), "rmt demo", facts(load_config(run), length)
     )
     path = folder / "explorer.html"
     path.write_text(page, encoding="utf-8")

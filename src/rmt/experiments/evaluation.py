@@ -18,13 +18,13 @@ from rmt.tasks.unknown import REMEDY, UnknownRule
 from rmt.text.corpora import find_source
 from rmt.text.corpus import DESCRIPTION
 from rmt.text.prepare import prepare_corpus
-from rmt.text.tokenizer import has_tokenizer, read_tokenizer, tokenizer_file
+from rmt.text.tokenizer import has_tokenizer, load_tokenizer, tokenizer_file
 from rmt.train.check import check_run
 from rmt.train.checkpoint import load, run_folder
 from rmt.train.config import RunConfig, build_task
 from rmt.train.device import device_of
 from rmt.train.measure import measure
-from rmt.train.stored import read_config
+from rmt.train.stored import load_config
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def evaluate_run(
 ) -> dict[str, float]:
     """The metrics of a run."""
     folder = run_folder(run)
-    config = changed(read_config(folder), asked)
+    config = changed(load_config(folder), asked)
     model = load(run).to(device_of(asked.device))
     with evaluated_task(folder, config, asked) as task:
         return measure(
@@ -105,7 +105,7 @@ def other_text(folder: Path, config: RunConfig, asked: Evaluation, out: Path) ->
         raise DataError(
             f"{str(folder)!r} is of release 0.1.0 and has no vocabulary to read another text with"
         )
-    tokenizer = read_tokenizer(folder).with_unknown(rule)
+    tokenizer = load_tokenizer(folder).with_unknown(rule)
     source = find_source(data, tokenizer.kind)
     try:
         corpus = prepare_corpus(source, out, tokenizer_file(folder), rule=rule)

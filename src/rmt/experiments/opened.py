@@ -16,11 +16,11 @@ from rmt.tasks.task import Task
 from rmt.tasks.tokenizer import TaskTokenizer
 from rmt.text.corpora import CORPORA
 from rmt.text.prepare import OtherText
-from rmt.text.tokenizer import has_tokenizer, read_tokenizer
+from rmt.text.tokenizer import has_tokenizer, load_tokenizer
 from rmt.train.checkpoint import data_fingerprint, load, run_folder
 from rmt.train.config import RunConfig, TaskConfig, build_task
 from rmt.train.device import device_of
-from rmt.train.stored import read_config
+from rmt.train.stored import load_config
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +38,10 @@ class OpenedRun(NamedTuple):
 def open_run(path: str | Path, device: str = "cpu") -> OpenedRun:
     """A run, or one of its checkpoints, made of its folder alone."""
     folder = run_folder(path)
-    config = read_config(folder)
+    config = load_config(folder)
     model = load(path).to(device_of(device))
     if has_tokenizer(folder):
-        return OpenedRun(folder, config, model, read_tokenizer(folder), stored_length(folder))
+        return OpenedRun(folder, config, model, load_tokenizer(folder), stored_length(folder))
     task = run_task(folder, config)
     log.info(
         "%s is of release 0.1.0 and has no tokenizer of its own: taken from %s", folder, source_of(config)

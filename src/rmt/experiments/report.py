@@ -63,7 +63,7 @@ class Group(NamedTuple):
     settings: str  # the whole configuration but for what seeds and machines may differ in
 
 
-def read_results(paths: Iterable[Path]) -> list[Result]:
+def load_results(paths: Iterable[Path]) -> list[Result]:
     """Results from run folders, result.json files, and .jsonl files with a result per line."""
     results = []
     for path in paths:

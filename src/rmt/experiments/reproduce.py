@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.experiments.suites import Run
-from rmt.train.folder import read_result
+from rmt.train.folder import load_result
 from rmt.train.log import write_whole
 from rmt.yamlfile import write_yaml
 
@@ -45,7 +45,7 @@ def reproduce(
                 processes.append((run, start(run, folder)))
             for run, process in [entry for entry in processes if entry[1].poll() is not None]:
                 processes.remove((run, process))
-                ended = Ended(run, read_result(folder / run.name), last_line(folder / f"{run.name}.log"))
+                ended = Ended(run, load_result(folder / run.name), last_line(folder / f"{run.name}.log"))
                 results += [ended.result] if ended.result else []
                 report_ended(ended, len(waiting) + len(processes))
             time.sleep(POLL_SECONDS)

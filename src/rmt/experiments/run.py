@@ -16,11 +16,11 @@ from rmt.text.tokenizer import has_tokenizer, write_tokenizer
 from rmt.train.checkpoint import data_fingerprint
 from rmt.train.config import RunConfig
 from rmt.train.ensemble import Ensemble, require_stackable
-from rmt.train.folder import alone, read_result
+from rmt.train.folder import alone, load_result
 from rmt.train.log import Clock, write_json, write_whole
 from rmt.train.loop import Loop, Observer
 from rmt.train.parallel import is_first
-from rmt.train.stored import read_config, written
+from rmt.train.stored import load_config, written
 
 TASK_FILE = "task.json"  # what the task says of itself, for whoever has the run folder and no task
 WRITTEN = ("result.json", "metrics.jsonl", "config.yaml", "vocabulary.json", "tokenizer.json", TASK_FILE)
@@ -76,7 +76,7 @@ def finished(config: RunConfig, folder: Path, restart: bool) -> dict[str, Any]:
     if restart or not (folder / "config.yaml").exists():
         return {}
     refuse_other(config, folder)
-    return read_result(folder)
+    return load_result(folder)
 
 
 @contextmanager
@@ -130,7 +130,7 @@ def discard(folder: Path) -> None:
     if not any(folder.iterdir()):
         return
     try:
-        read_config(folder)
+        load_config(folder)
     except RMTError:
         raise ConfigError(
             f"out={str(folder)!r} is not a run folder: --restart will not delete it; name another with --out"
@@ -142,7 +142,7 @@ def discard(folder: Path) -> None:
 
 def refuse_other(config: RunConfig, folder: Path) -> None:
     """Raise if the folder belongs to another configuration, naming the first difference."""
-    stored = read_config(folder)
+    stored = load_config(folder)
     for leaf in leaves(RunConfig):
         old, new = value_of(stored, leaf.name), value_of(config, leaf.name)
         if old != new:

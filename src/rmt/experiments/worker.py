@@ -16,7 +16,7 @@ from typing import Any
 from rmt.errors import ConfigError, RMTError
 from rmt.experiments.recipe import resolve
 from rmt.experiments.run import train
-from rmt.yamlfile import read_yaml
+from rmt.yamlfile import load_yaml
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def work(file: Path) -> None:
     folder = file.with_suffix("")
     if folder == file:
         raise ConfigError(f"settings {str(file)!r} must be a file with the ending .yaml")
-    result, was_finished = train(resolve(read_yaml(file)), folder, LoggedRun())
+    result, was_finished = train(resolve(load_yaml(file)), folder, LoggedRun())
     log.info("%s: %s", "already finished" if was_finished else "finished", folder)
     log.info("%s %.4f on the test split", result["metric"], result["value"])
 

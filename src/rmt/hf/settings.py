@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from rmt.config import check_fields, from_dict, option, positive
 from rmt.core.bptt import Depth
-from rmt.core.config import MEMORY_KINDS, MemoryConfig
+from rmt.core.config import MEMORY_KINDS, MemoryConfig, check_kind
 from rmt.errors import ConfigError, unknown
 from rmt.hf.families import Family, Layout, limit_of, longest_segment
 
@@ -21,7 +21,7 @@ class Settings:
     """How a text is cut into segments and what is carried between them."""
 
     memory: int = option(10, "memory tokens; 0 = none")
-    kind: str = option("tokens", "kind of memory: " + ", ".join(MEMORY_KINDS))
+    kind: str = option("tokens", f"kind of memory: {', '.join(MEMORY_KINDS)}, or module:Class")
     segment_length: int = option(1, "tokens of text in a segment, without memory and special tokens")
     max_segments: int | None = option(None, "the most segments of one text; none = any number")
     overlong: Overlong = option("error", "what a text of more segments is")
@@ -37,8 +37,7 @@ class Settings:
     def __post_init__(self) -> None:
         check_fields(self, "add_memory")
         positive("memory", self.memory, zero=True)
-        if self.kind not in MEMORY_KINDS:
-            raise unknown("kind", self.kind, MEMORY_KINDS)
+        check_kind("kind", self.kind)
         positive("segment_length", self.segment_length)
         if self.max_segments is not None:
             positive("max_segments", self.max_segments)

@@ -122,7 +122,7 @@ def open_library(data: str, qa: int, buckets: int, held_out: str) -> Library:
     novels whose name has `held_out` test.
     """
     files = {split: babi_file(Path(data), qa, split) for split in ("train", "test")}
-    lines = {split: list(read_lines(file)) for split, file in files.items()}
+    lines = {split: list(load_lines(file)) for split, file in files.items()}
     texts = (f"{line.sentence} {line.answer}" for part in lines.values() for line in part)
     symbols = sorted({word for text in texts for word in words_of(text)})
     words = HashedWords(symbols, buckets)
@@ -174,7 +174,7 @@ def shelves(data: Path, held_out: str) -> Iterator[tuple[str, list[Path]]]:
         yield split, novels
 
 
-def read_lines(file: Path) -> Iterator[StoryLine]:
+def load_lines(file: Path) -> Iterator[StoryLine]:
     """The lines of a file, such as `1 Mary moved to the bathroom.`"""
     for row, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         number, _, rest = line.partition(" ")

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import importlib
 import importlib.metadata
 import inspect
-import os
-import sys
 import types
 import typing
 from typing import TYPE_CHECKING, Any
 
 from rmt.errors import ConfigError, unknown
+from rmt.location import class_at
 
 if TYPE_CHECKING:
     from rmt.tasks.task import Task
@@ -62,26 +60,13 @@ def installed() -> dict[str, str]:
 
 
 def load(name: str, location: str) -> type[Task]:
-    """Import the class at `location`, which is "module:Class"; the current directory counts as a place."""
+    """Import the class at `location`, which is "module:Class"."""
     from rmt.tasks.task import Task
 
-    module_name, _, class_name = location.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"task {name!r}: module {module_name!r} cannot be imported ({cause})") from error
-    cls = getattr(module, class_name, None)
-    if not (isinstance(cls, type) and issubclass(cls, Task)):
-        raise ConfigError(
-            f"task {name!r}: {class_name!r} in module {module_name!r} is not a task; "
-            "name a class that extends rmt.tasks.Task"
-        )
+    cls: type[Task] = class_at(location, Task, "rmt.tasks", f"task {name!r}")
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(cls.__abstractmethods__))
-        raise ConfigError(f"task {name!r}: class {class_name!r} is unfinished; define: {missing}")
+        raise ConfigError(f"task {name!r}: class {cls.__name__!r} is unfinished; define: {missing}")
     check_class(name, cls)
     return cls
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from rmt.errors import DataError, RMTError, unknown
 from rmt.text.files import digest
-from rmt.text.vocabulary import FILE, Vocabulary, read_vocabulary
+from rmt.text.vocabulary import FILE, Vocabulary, load_vocabulary
 
 FORMAT = 2
 DESCRIPTION = "corpus.json"
@@ -42,7 +42,7 @@ class Corpus(NamedTuple):
         return cast(list[int], self.splits[split]["documents"])
 
     def vocabulary(self) -> Vocabulary:
-        return read_vocabulary(self.folder)
+        return load_vocabulary(self.folder)
 
     def require(self, split: str) -> None:
         if split not in self.splits:

@@ -31,7 +31,7 @@ class LibraryTokens(Vocabulary):
     blocks = staticmethod(line_blocks)
 
     def __init__(self, text: str):
-        self.text, self.library = text, load_tokenizer(text)
+        self.text, self.library = text, parse_tokenizer(text)
         highest = max(self.library.get_vocab().values(), default=-1)
         self.symbols = [self.library.id_to_token(id) for id in range(highest + 1)]  # None: an id not in use
 
@@ -74,7 +74,7 @@ class LibraryTokens(Vocabulary):
         file.write_bytes(self.text.encode())
 
 
-def load_tokenizer(text: str) -> Any:
+def parse_tokenizer(text: str) -> Any:
     """The tokenizer that a `tokenizer.json` describes, without its padding and cutting."""
     try:
         from tokenizers import Tokenizer

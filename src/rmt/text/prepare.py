@@ -22,7 +22,7 @@ from rmt.text.vocabulary import (
     BlockIds,
     UnknownSymbol,
     Vocabulary,
-    read_vocabulary,
+    load_vocabulary,
     vocabulary_kind,
 )
 
@@ -84,7 +84,7 @@ def total(splits: dict[str, dict[str, Any]]) -> int:
 
 def vocabulary_file(path: Path) -> Path:
     file = path / FILE if path.is_dir() else path
-    read_vocabulary(file)
+    load_vocabulary(file)
     return file
 
 
@@ -106,7 +106,7 @@ def choose_vocabulary(source: Source, path: Path | None) -> tuple[Vocabulary, li
     missing = [split for split in SPLITS if split not in source.splits]
     notes = [f"no {split} split" for split in missing]
     if path is not None:
-        chosen = read_vocabulary(path)
+        chosen = load_vocabulary(path)
         if chosen.kind != source.tokens:
             raise DataError(
                 f"vocabulary={str(path)!r} is of {chosen.kind}, not {source.tokens}; "

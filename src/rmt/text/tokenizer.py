@@ -198,7 +198,7 @@ def has_tokenizer(folder: Path) -> bool:
     return tokenizer_file(folder).is_file()
 
 
-def read_tokenizer(folder: Path) -> TaskTokenizer:
+def load_tokenizer(folder: Path) -> TaskTokenizer:
     """The tokenizer in a run folder."""
     file = tokenizer_file(folder)
     try:

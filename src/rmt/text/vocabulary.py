@@ -164,7 +164,7 @@ def make_vocabulary(kind: str, content: Any) -> Vocabulary:
     return cast(Vocabulary, make(content))
 
 
-def read_vocabulary(path: Path) -> Vocabulary:
+def load_vocabulary(path: Path) -> Vocabulary:
     """The vocabulary of a prepared corpus (its folder, or its `vocabulary.json`) or of a `tokenizer.json`."""
     file = path / FILE if path.is_dir() else path
     remedy = "name a folder of rmt data prepare, or a tokenizer.json"

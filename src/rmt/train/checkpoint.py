@@ -17,7 +17,7 @@ from torch import Tensor
 from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError
 from rmt.train.log import write_whole
-from rmt.train.stored import read_config
+from rmt.train.stored import load_config
 
 PARTS = ("model", "optimizer", "state")
 
@@ -85,7 +85,7 @@ class Checkpoints:
         """The newest checkpoint that is whole; damaged ones are named and passed over."""
         for step in self.steps():
             try:
-                return read_parts(self.folder / f"step_{step}")
+                return load_parts(self.folder / f"step_{step}")
             except CheckpointError as error:
                 warn(f"{error}; going back to the checkpoint before it")
         return None
@@ -107,7 +107,7 @@ def write_parts(folder: Path, snapshot: Snapshot) -> None:
             os.fsync(file.fileno())
 
 
-def read_parts(folder: Path) -> Snapshot:
+def load_parts(folder: Path) -> Snapshot:
     """A checkpoint whose every byte is as it was written."""
     try:
         record = json.loads((folder / "trainer.json").read_text())
@@ -119,11 +119,11 @@ def read_parts(folder: Path) -> Snapshot:
     written = hashlib.sha256(json.dumps(trainer, sort_keys=True).encode()).hexdigest()
     if checksums.get("trainer") != written:
         raise CheckpointError(f"checkpoint {folder} is damaged: trainer.json does not match its checksum")
-    parts = {part: read_part(folder / f"{part}.safetensors", checksums.get(part)) for part in PARTS}
+    parts = {part: load_part(folder / f"{part}.safetensors", checksums.get(part)) for part in PARTS}
     return Snapshot(**parts, trainer=trainer)
 
 
-def read_part(path: Path, expected: str | None) -> dict[str, Tensor]:
+def load_part(path: Path, expected: str | None) -> dict[str, Tensor]:
     """The tensors of one file of a checkpoint."""
     if not path.exists():
         raise CheckpointError(f"checkpoint {path.parent} is damaged: {path.name} is missing")
@@ -161,14 +161,14 @@ def data_fingerprint(run: Path) -> str:
 def load(path: str | Path) -> SegmentModel:
     """The trained model of a run (its best checkpoint, else its last) or of one checkpoint folder."""
     path, run = Path(path), run_folder(path)
-    config = read_config(run)
+    config = load_config(run)
     checkpoints = Checkpoints(run)
     name = path.resolve().name if path != run else checkpoints.named("best") or checkpoints.named("last")
     if not name:
         raise CheckpointError(f"run {str(run)!r} has no checkpoint yet; train it further with rmt train")
     model = SegmentModel(config.model)
     try:
-        weights = read_parts(checkpoints.folder / name).model
+        weights = load_parts(checkpoints.folder / name).model
     except CheckpointError as error:
         raise CheckpointError(f"{error}; name another folder in {checkpoints.folder}") from None
     model.to(next(iter(weights.values())).dtype).load_state_dict(weights)

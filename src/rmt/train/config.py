@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from rmt.config import between, needless, option, positive
+from rmt.config import Interval, above, at_least, check_fields, needless, option
 from rmt.core.config import ModelConfig
 from rmt.errors import ConfigError
 from rmt.tasks.registry import make_task, task_class
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from rmt.tasks.task import Task
 
 LARGEST_SEED = 2**32 - 1
+BELOW_ONE = Interval(0, 1, high_open=True)
 SHARED = ("segments", "source", "shuffle", "reset")  # settings of `task` that are no option of any task
 
 ModelName = Literal["baseline", "memory_transformer", "transformer_xl", "rmt", "transformer_xl_rmt"]
@@ -32,12 +32,14 @@ class TaskConfig:
     tokens: Literal["words", "bytes", "characters"] | None = option(
         None, "text: kind of token; none = what the corpus is known for"
     )
-    segment_length: int = option(64, "text: tokens per segment")
+    segment_length: int = option(64, "text: tokens per segment", above(0))
     reset: int | Literal["never", "document"] = option(
-        "never", "text: rows start anew with each pass only, where a document begins, or every N segments"
+        "never",
+        "text: rows start anew with each pass only, where a document begins, or every N segments",
+        above(0),
     )
-    segments: int = option(3, "segments a sequence is cut into; the last may be shorter")
-    length: int | None = option(None, "symbols in the input sequence; none = the task's own")
+    segments: int = option(3, "segments a sequence is cut into; the last may be shorter", at_least(1))
+    length: int | None = option(None, "symbols in the input sequence; none = the task's own", at_least(1))
     options: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "further options of the task, as KEY=VALUE"}
     )
@@ -47,10 +49,8 @@ class TaskConfig:
     shuffle: bool = option(False, "go through the fixed training set in a new order each time")
 
     def __post_init__(self) -> None:
+        check_fields(self, "task")
         needless(self, "shuffle", self.source == "fixed", "task.source=fixed")
-        positive("task.segment_length", self.segment_length)
-        if isinstance(self.reset, int):
-            positive("task.reset", self.reset)
         if "length" in self.options:
             length = self.options["length"]
             raise ConfigError(f"task.options has length={length}; give it as task.length={length} (--length)")
@@ -60,7 +60,9 @@ class TaskConfig:
 class BPTTConfig:
     """How far back gradients flow, and when an update is made."""
 
-    depth: int | Literal["full"] = option("full", "previous segments that a loss's gradient reaches, or full")
+    depth: int | Literal["full"] = option(
+        "full", "previous segments that a loss's gradient reaches, or full", at_least(0)
+    )
     schedule: Literal["sequence", "chunked", "sliding"] = option(
         "sequence", "an update per sequence, per depth+1 segments, or per segment with the window replayed"
     )
@@ -71,9 +73,8 @@ class BPTTConfig:
     checkpoint: bool = option(False, "recompute segments in the backward pass to save memory")
 
     def __post_init__(self) -> None:
-        if self.depth != "full":
-            positive("bptt.depth", self.depth, zero=True)
-        elif self.schedule != "sequence":
+        check_fields(self, "bptt")
+        if self.depth == "full" and self.schedule != "sequence":
             raise ConfigError(
                 f"bptt.depth=full does not go with bptt.schedule={self.schedule}; give a number of segments"
             )
@@ -87,21 +88,16 @@ class OptimizerConfig:
     name: Literal["muon", "adamw", "adam"] = option(
         "muon", "muon: Muon for the layers' matrices, AdamW for the rest"
     )
-    lr: float = option(1e-3, "learning rate of Adam or AdamW")
-    matrix_lr: float = option(0.01, "learning rate of Muon")
-    momentum: float = option(0.95, "momentum of Muon")
-    beta1: float = option(0.9, "Adam's decay of the first moment")
-    beta2: float = option(0.99, "Adam's decay of the second moment")
-    weight_decay: float = option(0.0, "decoupled weight decay")
-    clip: float = option(1.0, "largest norm of the gradient; 0 = no clipping")
+    lr: float = option(1e-3, "learning rate of Adam or AdamW", above(0))
+    matrix_lr: float = option(0.01, "learning rate of Muon", above(0))
+    momentum: float = option(0.95, "momentum of Muon", BELOW_ONE)
+    beta1: float = option(0.9, "Adam's decay of the first moment", BELOW_ONE)
+    beta2: float = option(0.99, "Adam's decay of the second moment", BELOW_ONE)
+    weight_decay: float = option(0.0, "decoupled weight decay", at_least(0))
+    clip: float = option(1.0, "largest norm of the gradient; 0 = no clipping", at_least(0))
 
     def __post_init__(self) -> None:
-        positive("optimizer.lr", self.lr)
-        positive("optimizer.matrix_lr", self.matrix_lr)
-        positive("optimizer.clip", self.clip, zero=True)
-        positive("optimizer.weight_decay", self.weight_decay, zero=True)
-        for name in ("momentum", "beta1", "beta2"):
-            between(f"optimizer.{name}", getattr(self, name), 0, 1)
+        check_fields(self, "optimizer")
         for name in ("matrix_lr", "momentum"):
             needless(self, name, self.name == "muon", "optimizer.name=muon")
         needless(self, "weight_decay", self.name != "adam", "optimizer.name=adamw or muon")
@@ -114,17 +110,18 @@ class RateConfig:
     schedule: Literal["constant", "linear", "cosine", "plateau"] = option(
         "constant", "shape after the warm-up"
     )
-    warmup: float = option(0.0, "linear warm-up: below 1 a share of the steps, else steps")
-    minimum: float = option(0.0, "lowest fraction of the learning rate for linear, cosine, plateau")
-    factor: float = option(0.5, "plateau: multiply the rate by this")
-    patience: int = option(8, "plateau: after this many evaluations without a better validation loss")
+    warmup: float = option(0.0, "linear warm-up: below 1 a share of the steps, else steps", at_least(0))
+    minimum: float = option(
+        0.0, "lowest fraction of the learning rate for linear, cosine, plateau", BELOW_ONE
+    )
+    factor: float = option(0.5, "plateau: multiply the rate by this", BELOW_ONE)
+    patience: int = option(
+        8, "plateau: after this many evaluations without a better validation loss", at_least(0)
+    )
 
     def __post_init__(self) -> None:
-        positive("rate.warmup", self.warmup, zero=True)
+        check_fields(self, "rate")
         check_warmup("rate.warmup", self.warmup)
-        positive("rate.patience", self.patience, zero=True)
-        between("rate.minimum", self.minimum, 0, 1)
-        between("rate.factor", self.factor, 0, 1)
         needless(self, "minimum", self.schedule != "constant", "a rate.schedule that falls")
         for name in ("factor", "patience"):
             needless(self, name, self.schedule == "plateau", "rate.schedule=plateau")
@@ -135,15 +132,12 @@ class CurriculumConfig:
     """From easy to hard: shorter inputs or fewer segments first."""
 
     over: Literal["none", "length", "segments"] = option("none", "what grows during training")
-    start: int = option(1, "value to begin with")
-    growth: float = option(2.0, "multiply by this at each promotion")
-    promote_at: float = option(0.9, "training accuracy that earns a promotion")
+    start: int = option(1, "value to begin with", above(0))
+    growth: float = option(2.0, "multiply by this at each promotion", above(1))
+    promote_at: float = option(0.9, "training accuracy that earns a promotion", Interval(0, 1, low_open=True))
 
     def __post_init__(self) -> None:
-        positive("curriculum.start", self.start)
-        if not 1 < self.growth < math.inf:
-            raise ConfigError(f"curriculum.growth={self.growth} must be above 1")
-        between("curriculum.promote_at", self.promote_at, 0, 1, closed=True)
+        check_fields(self, "curriculum")
         for name in ("start", "growth", "promote_at"):
             needless(self, name, self.over != "none", "curriculum.over=length or segments")
 
@@ -152,37 +146,29 @@ class CurriculumConfig:
 class TrainConfig:
     """Budget, evaluation, checkpoints."""
 
-    batch: int = option(64, "sequences or lanes of text per update, over all processes")
-    accumulate: int = option(1, "parts of a batch that are run one after the other, to save memory")
-    memory_loss: float = option(0.0, "weight of the auxiliary loss: written memory predicts a special token")
-    steps: int = option(1000, "optimizer updates")
-    target: float | None = option(None, "stop when the task's metric on the validation set reaches this")
-    evaluate_every: int = option(100, "steps between evaluations")
-    evaluate_batch: int = option(0, "text: lanes in an evaluation; 0 = as in training")
-    evaluate_cache: int | None = option(None, "text: cache in an evaluation; none = as in training")
-    evaluate_samples: int = option(1000, "validation sequences per evaluation")
-    save_every: int = option(200, "steps between checkpoints")
-    keep: int = option(2, "newest checkpoints to keep, beside the best one")
-    log_every: int = option(10, "steps between lines of metrics.jsonl, and between looks at a promotion")
+    batch: int = option(64, "sequences or lanes of text per update, over all processes", above(0))
+    accumulate: int = option(1, "parts of a batch that are run one after the other, to save memory", above(0))
+    memory_loss: float = option(
+        0.0, "weight of the auxiliary loss: written memory predicts a special token", at_least(0)
+    )
+    steps: int = option(1000, "optimizer updates", above(0))
+    target: float | None = option(
+        None, "stop when the task's metric on the validation set reaches this", above(0)
+    )
+    evaluate_every: int = option(100, "steps between evaluations", above(0))
+    evaluate_batch: int = option(0, "text: lanes in an evaluation; 0 = as in training", at_least(0))
+    evaluate_cache: int | None = option(
+        None, "text: cache in an evaluation; none = as in training", at_least(0)
+    )
+    evaluate_samples: int = option(1000, "validation sequences per evaluation", above(0))
+    save_every: int = option(200, "steps between checkpoints", above(0))
+    keep: int = option(2, "newest checkpoints to keep, beside the best one", above(0))
+    log_every: int = option(
+        10, "steps between lines of metrics.jsonl, and between looks at a promotion", above(0)
+    )
 
     def __post_init__(self) -> None:
-        for name in (
-            "batch",
-            "accumulate",
-            "steps",
-            "evaluate_every",
-            "evaluate_samples",
-            "save_every",
-            "keep",
-            "log_every",
-        ):
-            positive(f"train.{name}", getattr(self, name))
-        positive("train.evaluate_batch", self.evaluate_batch, zero=True)
-        positive("train.memory_loss", self.memory_loss, zero=True)
-        if self.target is not None:
-            positive("train.target", self.target)
-        if self.evaluate_cache is not None:
-            positive("train.evaluate_cache", self.evaluate_cache, zero=True)
+        check_fields(self, "train")
         if self.batch % self.accumulate:
             raise ConfigError(
                 f"train.accumulate={self.accumulate} does not divide train.batch={self.batch}; use a divisor"
@@ -208,7 +194,7 @@ class RunConfig:
     rate: RateConfig = option(RateConfig(), "learning rate over time")
     curriculum: CurriculumConfig = option(CurriculumConfig(), "from easy to hard")
     train: TrainConfig = option(TrainConfig(), "budget")
-    seed: int = option(0, "seed of weights, data order and dropout")
+    seed: int = option(0, "seed of weights, data order and dropout", Interval(0, LARGEST_SEED))
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
     compile: Literal["auto", "record", "off"] = option(
         "auto",
@@ -217,13 +203,13 @@ class RunConfig:
     strategy: Literal["ddp", "fsdp"] = option(
         "ddp", "among processes of torchrun or srun: a model in each, or one model spread over them"
     )
-    threads: int = option(0, "CPU threads; 0 = torch's own choice; 1 is best beside other programs")
+    threads: int = option(
+        0, "CPU threads; 0 = torch's own choice; 1 is best beside other programs", at_least(0)
+    )
     precision: Literal["32-true", "bf16-mixed", "64-true"] = option("32-true", "number format")
 
     def __post_init__(self) -> None:
-        positive("threads", self.threads, zero=True)
-        if not 0 <= self.seed <= LARGEST_SEED:
-            raise ConfigError(f"seed={self.seed} must be 0 to {LARGEST_SEED}")
+        check_fields(self)
         if self.model.memory.predicts != (self.train.memory_loss > 0):
             raise ConfigError(
                 f"model.memory.predicts={self.model.memory.predicts} does not go with "

@@ -31,7 +31,7 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def read_result(folder: Path) -> dict[str, Any]:
+def load_result(folder: Path) -> dict[str, Any]:
     """result.json of a run, or nothing while it is unfinished."""
     path = folder / "result.json"
     if not path.exists():

@@ -9,19 +9,19 @@ from typing import Any
 from rmt.config import from_dict, leaves, to_dict
 from rmt.errors import CheckpointError, ConfigError
 from rmt.train.config import RunConfig
-from rmt.yamlfile import read_yaml, write_yaml
+from rmt.yamlfile import load_yaml, write_yaml
 
 FORMAT = 2  # of config.yaml; 1 had no key `format` and no tokenizer beside it
 
 
-def read_config(run: str | Path) -> RunConfig:
+def load_config(run: str | Path) -> RunConfig:
     """The configuration of a run folder; an older format's missing fields get their defaults."""
     path = Path(run) / "config.yaml"
     if not path.exists():
         raise CheckpointError(
             f"{str(run)!r} is not a run: it has no config.yaml; name a folder that rmt train wrote"
         )
-    values = read_yaml(path)
+    values = load_yaml(path)
     if format_of(values, path) == FORMAT:
         require_all(values, path)
     return from_dict(RunConfig, without_format(values))
