@@ -12,6 +12,8 @@ from rmt.cli.front import Command, Options
 from rmt.config import at_least, check_fields, option, required
 from rmt.errors import ConfigError, unknown
 
+ABOUT = "The tasks and their examples; corpora for language modelling."
+
 
 @dataclass(frozen=True, kw_only=True)
 class ListOptions(Options):
@@ -102,4 +104,4 @@ def main(argv: Sequence[str]) -> int:
 
 def usage() -> str:
     lines = "\n".join(f"  {command.name.split()[1]:10} {command.about}" for command in COMMANDS)
-    return f"usage: rmt data {'|'.join(RUN)} [OPTIONS]\n\n{__doc__}\n\ncommands:\n{lines}\n\n{EXAMPLES}"
+    return f"usage: rmt data {'|'.join(RUN)} [OPTIONS]\n\n{ABOUT}\n\ncommands:\n{lines}\n\n{EXAMPLES}"
