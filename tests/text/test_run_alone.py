@@ -356,7 +356,7 @@ def test_another_corpus_is_named_for_what_it_is(home, away, capsys):
     assert "data='book.txt' is another corpus than the one this run was trained on" in err
     code, out, err = rmt(capsys, "evaluate bytes --json --unknown error")
     assert code == 0
-    assert "not in the run's vocabulary: 0 of train, 0 of valid, 0 of test" in err
+    assert "not in the run's vocabulary (error): 0 of train, 0 of valid, 0 of test" in err
     assert json.loads(out)["tokens"] == 96 + 4
 
 
@@ -370,8 +370,21 @@ def test_another_text_is_measured_in_the_vocabulary_of_the_run(away, capsys):
     assert "has character 'é' (U+00E9, bytes c3 a9) at byte 12" in err
     code, out, err = rmt(capsys, "evaluate characters --data other.txt --json --batch 1 --unknown skip")
     assert code == 0
-    assert "not in the run's vocabulary: 36 of train, 2 of valid, 2 of test" in err
+    assert "not in the run's vocabulary (skip): 36 of train, 2 of valid, 2 of test" in err
     assert json.loads(out)["tokens"] == 50 - 2 - 1
+
+
+@pytest.mark.parametrize("kind", ["characters", "words"])
+def test_an_evaluation_goes_past_what_is_no_text(home, away, capsys, kind):
+    text = (home / "book.txt").read_bytes()
+    Path("other.txt").write_bytes(text[:-60] + b" \xff\0 " + text[-60:])
+    options = "--json --batch 1 --data other.txt"
+    code, _, err = rmt(capsys, f"evaluate {kind} {options} --unknown error")
+    assert code == 2
+    assert f"at byte {len(text) - 58}; go past it" in err
+    code, _, err = rmt(capsys, f"evaluate {kind} {options} --unknown skip")
+    assert code == 0
+    assert ("2 of test" if kind == "characters" else "1 of valid") in err
 
 
 def test_a_piece_of_a_split_is_looked_at(home, monkeypatch, capsys, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,23 +83,25 @@ def encoded_text(folder: Path, config: RunConfig, out: Path, unknown: str | None
     except DataError as error:
         if unknown is None:
             raise AnotherCorpus(str(error).partition("; ")[0], settings) from None
-        raise DataError(str(error).replace("leave out --vocabulary", REMEDY)) from None
+        remedies = "leave out --vocabulary|mend it, or use --tokens bytes"
+        raise DataError(re.sub(remedies, REMEDY, str(error))) from None
     task = build_task(replace(moved(settings, str(out)), tokens=None))
     expected = data_fingerprint(folder)
-    if expected in ("", task.fingerprint):
-        return task
-    if unknown is None:
+    is_another = expected not in ("", task.fingerprint)
+    if is_another and unknown is None:
         raise AnotherCorpus(f"it has the fingerprint {task.fingerprint}, not {expected}", settings)
-    log.info(
-        "%s is another text than the one this run was trained on; %s (%s)", data, not_known(corpus), unknown
-    )
+    if is_another:
+        log.info("%s is another text than the one this run was trained on", data)
+    if is_another or rule.rule != "error":
+        log.info(
+            "symbols of %s that are not in the run's vocabulary (%s): %s", data, unknown, not_known(corpus)
+        )
     return task
 
 
 def not_known(corpus: Corpus) -> str:
     """How many symbols of each split a vocabulary does not have."""
-    counts = ", ".join(f"{split['unknown']:,} of {name}" for name, split in corpus.splits.items())
-    return f"symbols that are not in the run's vocabulary: {counts}"
+    return ", ".join(f"{split['unknown']:,} of {name}" for name, split in corpus.splits.items())
 
 
 def encodes_text(folder: Path) -> bool:
