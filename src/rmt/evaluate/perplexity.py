@@ -35,7 +35,7 @@ def perplexity(
     count = lanes.segments(length)
     device = next(model.parameters()).device
 
-    def read(_: None, tokens: Tensor, targets: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+    def encode(_: None, tokens: Tensor, targets: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         output = model(tokens, form.unflatten(state), targets=targets)
         assert output.losses is not None
         return output.losses.double().sum(), *output.state.flat()
@@ -47,7 +47,7 @@ def perplexity(
         form = model.initial_state(lanes.batch)
         carried = [tensor.contiguous() for tensor in form.flat()]
         # an adaptive softmax looks at how many rare words there are
-        segment = Recorder(read, device.type == "cuda" and not model.config.cutoffs)
+        segment = Recorder(encode, device.type == "cuda" and not model.config.cutoffs)
         total = torch.zeros((), dtype=torch.float64, device=device)
         for index in range(count):
             tokens, targets = (sent(torch.from_numpy(part), device) for part in lanes.segment(index, length))

@@ -15,7 +15,7 @@ from rmt.train.check import check_run
 from rmt.train.checkpoint import load, run_folder
 from rmt.train.config import RunConfig
 from rmt.train.device import device_of
-from rmt.train.measure import measure
+from rmt.train.measure import Measurement, measure
 from rmt.train.stored import read_config
 
 log = logging.getLogger(__name__)
@@ -44,9 +44,8 @@ def evaluate_run(
     config = changed(read_config(folder), asked)
     model = load(run).to(device_of(asked.device))
     with run_data(folder, config, asked.data, asked.unknown) as task:
-        return measure(
-            model, task, config, asked.split, samples=asked.samples, batch=asked.batch, progress=progress
-        )
+        measurement = Measurement(asked.split, asked.samples, asked.batch, progress=progress)
+        return measure(model, task, config, measurement)
 
 
 def changed(config: RunConfig, asked: Evaluation) -> RunConfig:

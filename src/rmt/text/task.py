@@ -168,10 +168,15 @@ def find_corpus(data: str, tokens: str | None = None, occurring: bool = False) -
             f"{data} --tokens {source.tokens} --force, or prepare {data!r} with --out DIR and give --data DIR"
         ) from None
     except DataError as error:
-        raise DataError(str(error).replace("--force", "rmt data prepare --force")) from None
+        raise DataError(in_training(str(error))) from None
     if is_new:
         log.info("%s is prepared in %s", data, folder)
     return corpus
+
+
+def in_training(message: str) -> str:
+    """A message of the preparation, with the options as `rmt train` has them."""
+    return message.replace("--force", "rmt data prepare --force").replace("--tokens", "--task.tokens")
 
 
 def holds_every_byte(folder: Path) -> bool:

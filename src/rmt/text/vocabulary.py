@@ -134,7 +134,7 @@ class Words(Vocabulary):
         if missing.size and symbol not in self.ids:
             raise DataError(
                 f"word {words[missing[0]]!r} is not in the vocabulary, which has no {symbol}; "
-                f"replace rare words by {UNKNOWN}, or take characters or bytes for tokens"
+                f"replace rare words by {UNKNOWN}, or use --tokens characters or bytes"
             )
         ids[missing] = self.ids.get(symbol, -1)
         return BlockIds(ids, int(missing.size))
