@@ -16,7 +16,7 @@ from rmt.core.model import SegmentModel
 from rmt.experiments.recipe import resolve
 from rmt.tasks.segments import segment_length
 from rmt.train.config import RunConfig, build_task
-from rmt.train.measure import measure
+from rmt.train.measure import Measurement, measure
 from rmt.train.trainer import Trainer
 
 SEGMENTS = {"copy": 3, "reverse": 2}  # of 8 tokens each
@@ -58,9 +58,8 @@ def train(trainer: Trainer) -> float:
     while trainer.step < budget.steps and accuracy < budget.target:
         for _ in range(100):
             list(trainer.updates())
-        accuracy = measure(
-            trainer.model, trainer.task, trainer.config, "valid", samples=1000, thorough=False
-        )["accuracy"]
+        asked = Measurement("valid", samples=1000, thorough=False)
+        accuracy = measure(trainer.model, trainer.task, trainer.config, asked)["accuracy"]
         print(f"{trainer.task.name} step {trainer.step}: accuracy {accuracy:.3f}")
     return accuracy
 

@@ -117,6 +117,20 @@ def test_data_show_marks_segments_and_what_is_under_the_loss(capsys):
     assert out.count("example ") == 2
 
 
+def test_data_show_takes_the_data_of_a_text_by_the_name_they_have_in_training(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "book.txt").write_text("it was the best of times\n" * 200)
+    code, out, _ = rmt(capsys, "data show text --data book.txt --examples 1")
+    assert code == 0
+    assert [line.split()[:3] for line in out.splitlines()[3::2]] == [
+        ["segment", number, "in"] for number in "123"
+    ]
+    code, _, err = rmt(capsys, "data show text --data book.txt --segments 2")
+    assert (code, err) == (2, "rmt: segments=2 has no effect on task 'text'; leave it out\n")
+    code, _, err = rmt(capsys, "data show text --data book.txt --task.options data=book.txt")
+    assert (code, err) == (2, "rmt: data=book.txt is given twice; leave it out of --task.options\n")
+
+
 def test_data_show_takes_options_and_splits(capsys):
     out = rmt(capsys, "data show retrieval --task.options pairs=2 --split train --examples 1").out
     assert "Sequences of 6 tokens" in out

@@ -120,6 +120,7 @@ def test_kill_9_loses_at_most_save_every_segments_and_resuming_says_so(capsys):
     ("command", "said"),
     [
         ("stream run nowhere", ["file='nowhere'", "does not exist"]),
+        ("stream run run", ["file='run' is a folder"]),
         ("stream nowhere text", ["'nowhere' is not a run"]),
         ("stream run text --save_every 3", ["save_every=3 has no effect", "--save"]),
         ("stream run text --save state --save_every 0", ["save_every=0", "above 0"]),

@@ -103,11 +103,22 @@ def test_a_prepared_corpus_has_the_tokens_that_it_has(capsys):
     assert_refused(capsys, "train text --data prepared --task.tokens words", said)
 
 
+def test_words_that_are_not_known_are_an_error_that_names_the_option_of_training(capsys):
+    Path("rare.txt").write_text("it was " * 300 + "\n" + "it was\n" * 60 + "unheard of\n" * 20)
+    said = ["word 'unheard' is not in the vocabulary", "--task.tokens characters or bytes"]
+    assert_refused(capsys, "train text --data rare.txt --task.tokens words", said)
+
+
 def test_a_changed_text_is_refused_before_and_after_it_is_prepared_again(capsys, tmp_path):
     assert rmt(capsys, f"{TRAIN} --out run --quiet").code == 0
     (tmp_path / "run" / "result.json").unlink()
     Path("book.txt").write_text(Path("book.txt").read_text()[::-1])
     assert_refused(capsys, f"{TRAIN} --out run", ["'data/book.txt-bytes' has another corpus", "--force"])
+    elsewhere = "data prepare book.txt --out elsewhere"  # the other way that the message names
+    assert rmt(capsys, elsewhere).code == 0
+    assert (
+        rmt(capsys, f"{TRAIN} --data elsewhere --out other --quiet".replace("--data book.txt ", "")).code == 0
+    )
     assert rmt(capsys, "data prepare book.txt --force").code == 0
     said = ["task.data='book.txt'", "is not the corpus this run was trained on", "--restart"]
     assert_refused(capsys, f"{TRAIN} --out run", said)

@@ -298,11 +298,55 @@ def test_an_evaluation_says_where_the_data_are_not_and_takes_where_they_are(home
         "the data of this run, 'book.txt', are not there any more; say where they are now with --data" in err
     )
     result = rmt(capsys, f"evaluate bytes --json --data {home / 'book.txt'}")
-    assert (result.code, result.err) == (0, f"rmt: {home / 'book.txt'} is prepared in data/book.txt-bytes\n")
+    assert (result.code, result.err) == (0, "")
     assert json.loads(result.out) == pytest.approx(expected)
+    assert not Path("data").exists()
     result = rmt(capsys, f"evaluate bytes --json --data {home / 'data' / 'book.txt-bytes'}")
     assert (result.code, result.err) == (0, "")
     assert json.loads(result.out) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "tokenizer"])
+def test_the_text_of_a_run_is_known_however_the_run_came_to_its_tokens(home, away, capsys, kind):
+    """Trained on a folder prepared with options that the run's settings do not tell."""
+    Path("book.txt").write_bytes((home / "book.txt").read_bytes())
+    if kind == "tokenizer":
+        trained().save("tokenizer.json")
+    tokens = "--tokenizer tokenizer.json" if kind == "tokenizer" else f"--tokens {kind}"
+    run(f"data prepare book.txt {tokens} --out prepared")
+    options = "--batch 2 --task.segment_length 4" if kind in ("words", "tokenizer") else ""
+    run(f"{TRAIN} {options} --data prepared --out run --quiet".replace("--data book.txt ", ""))
+    expected = json.loads(Path("run", "result.json").read_text())["metrics"]
+    shutil.rmtree("prepared")
+    result = rmt(capsys, "evaluate run --json --data book.txt")
+    assert (result.code, result.err) == (0, "")
+    assert json.loads(result.out) == pytest.approx(expected)
+
+
+def test_a_text_is_not_called_another_because_of_one_of_its_name_prepared_here(home, away, capsys):
+    Path("book.txt").write_text("another tale altogether\n" * 40)
+    run("data prepare book.txt")
+    result = rmt(capsys, f"evaluate bytes --json --data {home / 'book.txt'}")
+    assert (result.code, result.err) == (0, "")
+    shutil.copy(home / "book.txt", "book.txt")
+    assert rmt(capsys, "evaluate bytes --json") == result
+
+
+def test_data_that_are_nowhere_are_named_as_they_were_given(away, capsys):
+    code, _, err = rmt(capsys, "evaluate bytes --data nowhere.txt")
+    assert (code, err) == (
+        2,
+        "rmt: data='nowhere.txt' does not exist; say where the data of this run are now\n",
+    )
+
+
+def test_attention_goes_past_symbols_that_are_not_known(home, away, capsys):
+    code, _, err = rmt(capsys, "attention characters --text élan -o page.html")
+    assert code == 2
+    assert "--unknown skip" in err
+    assert rmt(capsys, "attention characters --text élan --unknown skip -o page.html").code == 0
+    assert rmt(capsys, "attention characters --text it --data book.txt").code == 2
+    assert rmt(capsys, "attention echo --unknown skip").code == 2
 
 
 def test_another_corpus_is_named_for_what_it_is(home, away, capsys):
@@ -312,7 +356,7 @@ def test_another_corpus_is_named_for_what_it_is(home, away, capsys):
     assert "data='book.txt' is another corpus than the one this run was trained on" in err
     code, out, err = rmt(capsys, "evaluate bytes --json --unknown error")
     assert code == 0
-    assert "0 symbols of its test split are not in the run's vocabulary" in err
+    assert "not in the run's vocabulary (error): 0 of train, 0 of valid, 0 of test" in err
     assert json.loads(out)["tokens"] == 96 + 4
 
 
@@ -326,8 +370,21 @@ def test_another_text_is_measured_in_the_vocabulary_of_the_run(away, capsys):
     assert "has character 'é' (U+00E9, bytes c3 a9) at byte 12" in err
     code, out, err = rmt(capsys, "evaluate characters --data other.txt --json --batch 1 --unknown skip")
     assert code == 0
-    assert "2 symbols of its test split" in err
+    assert "not in the run's vocabulary (skip): 36 of train, 2 of valid, 2 of test" in err
     assert json.loads(out)["tokens"] == 50 - 2 - 1
+
+
+@pytest.mark.parametrize("kind", ["characters", "words"])
+def test_an_evaluation_goes_past_what_is_no_text(home, away, capsys, kind):
+    text = (home / "book.txt").read_bytes()
+    Path("other.txt").write_bytes(text[:-60] + b" \xff\0 " + text[-60:])
+    options = "--json --batch 1 --data other.txt"
+    code, _, err = rmt(capsys, f"evaluate {kind} {options} --unknown error")
+    assert code == 2
+    assert f"at byte {len(text) - 58}; go past it" in err
+    code, _, err = rmt(capsys, f"evaluate {kind} {options} --unknown skip")
+    assert code == 0
+    assert ("2 of test" if kind == "characters" else "1 of valid") in err
 
 
 def test_a_piece_of_a_split_is_looked_at(home, monkeypatch, capsys, tmp_path):
@@ -345,7 +402,11 @@ def test_a_run_of_the_release_before_opens_where_its_text_is_and_says_so(tmp_pat
     monkeypatch.chdir(tmp_path)
     code, out, err = rmt(capsys, f"stream text-rmt tale.txt {STREAM}")
     assert code == 0, err
-    assert "text-rmt is of release 0.1.0 and has no tokenizer of its own: taken from tale.txt" in err
+    assert "text-rmt has no tokenizer of its own (release 0.1.0 stored none): taken from tale.txt" in err
+    Path("tale.txt").rename("other.txt")
+    code, _, gone = rmt(capsys, f"stream text-rmt other.txt {STREAM}")
+    assert (code, gone.count("\n")) == (2, 1)
+    assert "its data, 'tale.txt', are not there or have changed; put back the very data" in gone
     monkeypatch.chdir(release)
     assert (
         json.loads(rmt(capsys, f"stream text-rmt tale.txt {STREAM}").out)["perplexity"]

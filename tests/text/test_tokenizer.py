@@ -6,6 +6,7 @@ from rmt.errors import DataError
 from rmt.tasks.copy import Copy
 from rmt.tasks.quadratic import Quadratic
 from rmt.tasks.tokenizer import SymbolTokenizer
+from rmt.tasks.unknown import UnknownRule
 from rmt.text.codes import Bytes, Characters
 from rmt.text.library import LibraryTokens
 from rmt.text.tokenizer import of_vocabulary
@@ -82,6 +83,14 @@ def test_bytes_that_are_no_text_are_an_error_for_characters_only():
     with pytest.raises(DataError, match="not UTF-8"):
         of_vocabulary(VOCABULARIES["characters"]).encode("\udcff")
     assert of_vocabulary(Bytes(range(256))).encode("\udcff") == [255]
+
+
+@pytest.mark.parametrize("rule", ["skip", "replace:a"])
+def test_a_tokenizer_of_the_library_goes_past_any_number_of_bytes_that_are_no_text(rule):
+    tokenizer = of_vocabulary(LibraryTokens(trained().to_str())).with_unknown(UnknownRule.parse(rule))
+    result = tokenizer.tokenize(b"the fox" + b"\xff" * 5000 + b" the crow\n")
+    assert (result.unknown, result.problem) == (5000, "")
+    assert tokenizer.decode(result.ids) == "the fox" + "a" * 5000 * (rule != "skip") + " the crow\n"
 
 
 def test_a_task_is_written_with_its_symbols():

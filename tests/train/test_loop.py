@@ -11,6 +11,7 @@ import rmt
 from rmt.train import loop, objective
 from rmt.train.checkpoint import Checkpoints
 from rmt.train.loop import Diverged
+from rmt.train.measure import Measurement
 from rmt.train.trainer import Trainer
 from tests.train.runs import SCHEDULES, Unplugged, metrics, run, tiny, weights
 
@@ -183,10 +184,8 @@ def judge(monkeypatch: pytest.MonkeyPatch, accuracy: Callable[[str], float]) -> 
     """Let `accuracy(split)` be what an evaluation finds."""
     real = loop.measure
 
-    def measure(
-        model: object, task: object, config: object, split: str, **options: object
-    ) -> dict[str, float]:
-        return {**real(model, task, config, split, **options), "accuracy": accuracy(split)}
+    def measure(model: object, task: object, config: object, asked: Measurement) -> dict[str, float]:
+        return {**real(model, task, config, asked), "accuracy": accuracy(asked.split)}
 
     monkeypatch.setattr(loop, "measure", measure)
 

@@ -44,6 +44,13 @@ def test_a_format_that_is_not_known_is_refused(tmp_path, values, version):
         load_config(tmp_path)
 
 
+def test_a_key_that_is_not_known_is_named_with_its_file(tmp_path, values):
+    values["model"]["widht"] = 3
+    write(tmp_path, values)
+    with pytest.raises(ConfigError, match=r"config\.yaml': unknown key 'model\.widht'; did you mean"):
+        load_config(tmp_path)
+
+
 def test_the_file_of_a_run_is_a_file_of_settings(tmp_path, values):
     write(tmp_path, values)
     settings = settings_in(load_yaml(tmp_path / "config.yaml"), "config.yaml")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from rmt.cli.front import Command, Options
 from rmt.config import Interval, at_least, option, required
 from rmt.errors import ConfigError
+from rmt.tasks.unknown import RULES, UnknownRule
 
 if TYPE_CHECKING:
     from rmt.analysis.operations import Finding
@@ -35,6 +36,9 @@ class AttentionOptions(Options):
     examples: int = option(4, "how many examples", at_least(1))
     text: str | None = option(None, "your own text or tokens, in place of examples")
     data: str | None = option(None, "where the data of the run are now")
+    unknown: str | None = option(
+        None, f"what becomes of a byte or character that the model does not know: {RULES}; none = error"
+    )
     segments: int | None = option(None, "other number of segments than in training", at_least(1))
     serve: bool = option(False, "also serve the page on this machine and open it")
     port: int = option(0, "port for --serve; 0 = any free one", Interval(0, 65535))
@@ -42,6 +46,8 @@ class AttentionOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.unknown is not None:
+            UnknownRule.parse(self.unknown)
         if self.text is not None and (self.example, self.examples, self.split) != (1, 4, "test"):
             raise ConfigError("text takes the place of examples; leave example, examples and split out")
         if self.port and not self.serve:
@@ -78,7 +84,7 @@ def look(options: AttentionOptions) -> tuple[str, Sequence[Finding]]:
     """The page of a run, and the clearest head of every operation in its first example."""
     from rmt.experiments import looking
 
-    names = ("text", "split", "example", "examples", "segments", "data")
+    names = ("text", "split", "example", "examples", "segments", "data", "unknown")
     return looking.look(options.run, looking.Look(**{name: getattr(options, name) for name in names}))
 
 

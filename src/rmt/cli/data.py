@@ -27,12 +27,19 @@ class ShownTask:
     name: str = required("a task's name, or module:Class", argument="TASK")
     segments: int = option(1, "mark the borders of so many segments", at_least(1))
     length: int | None = option(None, "symbols in the input sequence; none = the task's own", at_least(1))
+    data: str | None = option(None, "text: a corpus, a prepared folder or a text; memory-qa: its folder")
     options: dict[str, Any] = option({}, "further options of the task, as KEY=VALUE")
 
     def __post_init__(self) -> None:
         check_fields(self, "task")
-        if self.length is not None and "length" in self.options:
-            raise ConfigError(f"length={self.length} is given twice; leave it out of --task.options")
+        for name, value in self.named().items():
+            if name in self.options:
+                raise ConfigError(f"{name}={value} is given twice; leave it out of --task.options")
+
+    def named(self) -> dict[str, Any]:
+        """The options of the task that have a flag of their own here."""
+        named = {"length": self.length, "data": self.data}
+        return {name: value for name, value in named.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +64,9 @@ def show_task(options: ShowOptions) -> int:
     from rmt.tasks.registry import make_task
 
     shown = options.task
-    length = {} if shown.length is None else {"length": shown.length}
-    task = make_task(shown.name, **shown.options, **length)
+    task = make_task(shown.name, **shown.options, **shown.named())
+    if shown.segments > 1 and "segments" not in task.settings:
+        raise ConfigError(f"segments={shown.segments} has no effect on task {shown.name!r}; leave it out")
     step = task.tokens_per_segment(shown.segments)
     batch = task.split(options.split, options.examples)
     print(task.describe())
@@ -68,7 +76,7 @@ def show_task(options: ShowOptions) -> int:
             span = slice(start, start + step)
             tokens, targets = batch.tokens[row, span].tolist(), batch.targets[row, span].tolist()
             counted = batch.loss_mask[row, span].tolist()
-            label = f"  segment {number}" if shown.segments > 1 else "  sequence"
+            label = f"  segment {number}" if step < task.total_length else "  sequence"
             print(f"{label}  in   {task.render(tokens)}")
             if any(counted):
                 answers = [target for target, counts in zip(targets, counted, strict=True) if counts]
@@ -82,7 +90,7 @@ SHOW = Command(
     "Describe one task and print examples.",
     EXAMPLES,
     ShowOptions,
-    aliases={"length": "task.length", "segments": "task.segments"},
+    aliases={"length": "task.length", "segments": "task.segments", "data": "task.data"},
     appendix=task_options.section,
 )
 COMMANDS = (LIST, SHOW, *data_files.COMMANDS)

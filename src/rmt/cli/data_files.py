@@ -16,6 +16,7 @@ EXAMPLES = """examples:
   rmt data list
   rmt data show copy --segments 3 --length 8
   rmt data show quadratic --examples 2
+  rmt data show text --data book.txt
   rmt data get wikitext-2
   rmt data prepare wikitext-2
   rmt data prepare my-books/ --tokens characters --out data/books

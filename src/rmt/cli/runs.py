@@ -117,6 +117,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         table.add_column(name, overflow="fold", no_wrap=name != "run")
     for row in rows:
         value = "unfinished" if row["value"] is None else f"{row['value']:.4f}"
-        table.add_row(*(str(cell) for cell in {**row, "value": value}.values()))
+        cells = {**row, "value": value}.values()
+        table.add_row(*("" if cell is None else str(cell) for cell in cells))
     console = Console()
     (console if console.is_terminal else Console(width=200)).print(table)

@@ -107,12 +107,17 @@ def take_up(stream: Any, quiet: bool) -> None:
         note = f"resuming at byte {position.offset:,} after {tokens:,} tokens"
     else:
         note = (
-            f"going on after {tokens:,} tokens of {position.source}; {stream.source} is read from its start"
+            f"going on after {tokens:,} tokens of {spoken(position.source)}; "
+            f"{spoken(stream.source)} is read from its start"
         )
     if not position.clean:
         note += f"; the last stream was cut off, so up to {position.every} segments of it are read again"
     if not quiet:
         print(f"rmt: {note}", file=sys.stderr)
+
+
+def spoken(source: str) -> str:
+    return "standard input" if source == "-" else source
 
 
 def report(stream: Any, before: tuple[int, int], seconds: float, as_json: bool) -> None:
@@ -151,7 +156,8 @@ def opened(name: str) -> Iterator[BinaryIO]:
     from rmt.textfile import open_text
 
     if not Path(name).exists() or Path(name).is_dir():
-        raise ConfigError(f"file={name!r} does not exist; name a text, or - for standard input")
+        problem = "is a folder" if Path(name).is_dir() else "does not exist"
+        raise ConfigError(f"file={name!r} {problem}; name a text, or - for standard input")
     with open_text(Path(name)) as file:
         yield file
 

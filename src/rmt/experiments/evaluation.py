@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import logging
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rmt.errors import ConfigError, DataError
-from rmt.experiments.opened import AnotherCorpus, run_task
+from rmt.errors import ConfigError
+from rmt.experiments.run_data import run_data
 from rmt.tasks.registry import task_class
-from rmt.tasks.task import Task
-from rmt.tasks.unknown import REMEDY, UnknownRule
-from rmt.text.corpora import find_source
-from rmt.text.corpus import DESCRIPTION
-from rmt.text.prepare import prepare_corpus
-from rmt.text.tokenizer import has_tokenizer, load_tokenizer, tokenizer_file
 from rmt.train.check import check_run
 from rmt.train.checkpoint import load, run_folder
-from rmt.train.config import RunConfig, build_task
+from rmt.train.config import RunConfig
 from rmt.train.device import device_of
-from rmt.train.measure import measure
+from rmt.train.measure import Measurement, measure
 from rmt.train.stored import load_config
 
 log = logging.getLogger(__name__)
@@ -51,10 +43,9 @@ def evaluate_run(
     folder = run_folder(run)
     config = changed(load_config(folder), asked)
     model = load(run).to(device_of(asked.device))
-    with evaluated_task(folder, config, asked) as task:
-        return measure(
-            model, task, config, asked.split, samples=asked.samples, batch=asked.batch, progress=progress
-        )
+    with run_data(folder, config, asked.data, asked.unknown) as task:
+        measurement = Measurement(asked.split, asked.samples, asked.batch, progress=progress)
+        return measure(model, task, config, measurement)
 
 
 def changed(config: RunConfig, asked: Evaluation) -> RunConfig:
@@ -79,45 +70,3 @@ def changed(config: RunConfig, asked: Evaluation) -> RunConfig:
     config = replace(config, task=other, train=train)
     check_run(config, task)
     return config
-
-
-@contextmanager
-def evaluated_task(folder: Path, config: RunConfig, asked: Evaluation) -> Iterator[Task]:
-    """The task of a run with its data; with `unknown`, another text in the run's vocabulary."""
-    try:
-        task = run_task(folder, config, asked.data)
-    except AnotherCorpus:
-        if asked.unknown is None:
-            raise
-    else:
-        yield task
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        yield other_text(folder, config, asked, Path(temporary) / "prepared")
-
-
-def other_text(folder: Path, config: RunConfig, asked: Evaluation, out: Path) -> Task:
-    """Another text, prepared for this evaluation only, in the run's own vocabulary."""
-    data, rule = asked.data or config.task.data, UnknownRule.parse(asked.unknown or "error")
-    if (Path(data) / DESCRIPTION).is_file():
-        raise DataError(f"data={data!r} is prepared in another vocabulary; name its text instead")
-    if not has_tokenizer(folder):
-        raise DataError(
-            f"{str(folder)!r} is of release 0.1.0 and has no vocabulary to read another text with"
-        )
-    tokenizer = load_tokenizer(folder).with_unknown(rule)
-    source = find_source(data, tokenizer.kind)
-    try:
-        corpus = prepare_corpus(source, out, tokenizer_file(folder), rule=rule)
-    except DataError as error:
-        raise DataError(str(error).replace("leave out --vocabulary", REMEDY)) from None
-    unknown = int(corpus.splits[asked.split]["unknown"]) if asked.split in corpus.splits else 0
-    log.info(
-        "%s is another text than the one this run was trained on; %s symbols of its %s split are not in the "
-        "run's vocabulary (%s)",
-        data,
-        f"{unknown:,}",
-        asked.split,
-        asked.unknown,
-    )
-    return build_task(replace(config.task, data=str(out), tokens=None))

@@ -11,9 +11,11 @@ from rmt.analysis.examples import Example, task_examples, text_example
 from rmt.analysis.explorer import clearest, explore
 from rmt.analysis.operations import Finding
 from rmt.errors import ConfigError
-from rmt.experiments.opened import OpenedRun, open_run, run_task
+from rmt.experiments.opened import OpenedRun, open_run
 from rmt.experiments.run import facts
+from rmt.experiments.run_data import encodes_text, run_data
 from rmt.tasks.registry import task_class
+from rmt.tasks.unknown import UnknownRule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,7 @@ class Look:
     examples: int = 4
     segments: int | None = None  # other number of segments than in training
     data: str | None = None  # where the data are now
+    unknown: str | None = None  # what becomes of symbols that the model does not know
 
 
 def look(run: str | Path, asked: Look) -> tuple[str, Sequence[Finding]]:
@@ -40,17 +43,31 @@ def look(run: str | Path, asked: Look) -> tuple[str, Sequence[Finding]]:
 
 def chosen(opened: OpenedRun, asked: Look) -> tuple[list[Example], int]:
     """The examples, and the tokens of a segment."""
+    refuse_without_effect(opened, asked)
     config = opened.config
     if asked.text is not None and asked.segments is None:
-        return [text_example(opened.tokenizer, asked.text)], opened.segment_length
-    if asked.segments is not None and "segments" not in task_class(config.task.name).settings:
-        raise ConfigError(
-            f"segments={asked.segments} has no effect on task {config.task.name!r}; leave it out"
-        )
+        return [own_example(opened, asked)], opened.segment_length
     if asked.segments is not None:
         config = replace(config, task=replace(config.task, segments=asked.segments))
-    task = run_task(opened.folder, config, asked.data)
-    length = task.tokens_per_segment(config.task.segments)
-    if asked.text is not None:
-        return [text_example(opened.tokenizer, asked.text)], length
-    return task_examples(task, asked.split, asked.example, asked.examples), length
+    with run_data(opened.folder, config, asked.data, asked.unknown) as task:
+        length = task.tokens_per_segment(config.task.segments)
+        if asked.text is not None:
+            return [own_example(opened, asked)], length
+        return task_examples(task, asked.split, asked.example, asked.examples), length
+
+
+def own_example(opened: OpenedRun, asked: Look) -> Example:
+    """A user's text; what the model does not know goes by the rule."""
+    rule = UnknownRule.parse(asked.unknown or "error")
+    return text_example(opened.tokenizer.with_unknown(rule), asked.text or "")
+
+
+def refuse_without_effect(opened: OpenedRun, asked: Look) -> None:
+    """Raise for an option that would change nothing."""
+    name = opened.config.task.name
+    if asked.text is not None and asked.data is not None and asked.segments is None:
+        raise ConfigError(f"data={asked.data} has no effect on a text of your own; leave it out")
+    if asked.text is None and asked.unknown is not None and not encodes_text(opened.folder):
+        raise ConfigError(f"unknown={asked.unknown} has no effect on task {name!r}; leave it out")
+    if asked.segments is not None and "segments" not in task_class(name).settings:
+        raise ConfigError(f"segments={asked.segments} has no effect on task {name!r}; leave it out")

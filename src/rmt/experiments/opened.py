@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from rmt.core.model import SegmentModel
-from rmt.errors import CheckpointError, ConfigError, DataError
+from rmt.errors import CheckpointError, DataError
 from rmt.experiments.run import TASK_FILE
-from rmt.tasks.registry import task_class
-from rmt.tasks.task import Task
+from rmt.experiments.run_data import data_path, run_task
 from rmt.tasks.tokenizer import TaskTokenizer
-from rmt.text.corpora import CORPORA
-from rmt.text.prepare import OtherText
 from rmt.text.tokenizer import has_tokenizer, load_tokenizer
-from rmt.train.checkpoint import data_fingerprint, load, run_folder
-from rmt.train.config import RunConfig, TaskConfig, build_task
+from rmt.train.checkpoint import load, run_folder
+from rmt.train.config import RunConfig
 from rmt.train.device import device_of
 from rmt.train.stored import load_config
 
@@ -42,10 +38,20 @@ def open_run(path: str | Path, device: str = "cpu") -> OpenedRun:
     model = load(path).to(device_of(device))
     if has_tokenizer(folder):
         return OpenedRun(folder, config, model, load_tokenizer(folder), stored_length(folder))
-    task = run_task(folder, config)
-    log.info(
-        "%s is of release 0.1.0 and has no tokenizer of its own: taken from %s", folder, source_of(config)
-    )
+    return without_tokenizer(folder, config, model)
+
+
+def without_tokenizer(folder: Path, config: RunConfig, model: SegmentModel) -> OpenedRun:
+    """A run of release 0.1.0, whose tokenizer is that of its data."""
+    source = data_path(config.task) or f"task {config.task.name}"
+    try:
+        task = run_task(folder, config)
+    except DataError:
+        raise CheckpointError(
+            f"{str(folder)!r} has no tokenizer (release 0.1.0 stored none), and its data, {source!r}, "
+            "are not there or have changed; put back the very data it was trained on"
+        ) from None
+    log.info("%s has no tokenizer of its own (release 0.1.0 stored none): taken from %s", folder, source)
     return OpenedRun(folder, config, model, task.tokenizer(), task.tokens_per_segment(config.task.segments))
 
 
@@ -58,56 +64,3 @@ def stored_length(folder: Path) -> int:
         raise CheckpointError(
             f"{str(path)!r} is damaged ({error}); copy it from another copy of the run"
         ) from None
-
-
-def source_of(config: RunConfig) -> str:
-    return config.task.data or f"task {config.task.name}"
-
-
-def run_task(folder: Path, config: RunConfig, data: str | None = None) -> Task:
-    """The task of a run, with the very data that it was trained on; `data` says where they are now."""
-    settings = config.task if data is None else moved(config.task, data)
-    task, expected = located(settings), data_fingerprint(folder)
-    if expected not in ("", task.fingerprint) and task.older and not has_tokenizer(folder):
-        task = located(replace(settings, options={**settings.options, **task.older}))
-    if expected not in ("", task.fingerprint):
-        raise AnotherCorpus(f"it has the fingerprint {task.fingerprint}, not {expected}", settings)
-    return task
-
-
-class AnotherCorpus(DataError):
-    """Data that are not those a run was trained on."""
-
-    def __init__(self, reason: str, settings: TaskConfig):
-        data = data_path(settings)
-        other = ", or measure it in the run's vocabulary with --unknown error|skip|replace:SYMBOL"
-        super().__init__(
-            f"data={data!r} is another corpus than the one this run was trained on ({reason}); name that one "
-            f"with --data{other if task_class(settings.name).layout == 'lanes' else ''}"
-        )
-
-
-def moved(settings: TaskConfig, data: str) -> TaskConfig:
-    """The same settings with the data elsewhere."""
-    if "data" not in {field.name for field in fields(task_class(settings.name))}:
-        raise ConfigError(f"data={data} has no effect on task {settings.name!r}; leave it out")
-    if "data" in settings.options:
-        return replace(settings, options={**settings.options, "data": data})
-    return replace(settings, data=data)
-
-
-def data_path(settings: TaskConfig) -> str:
-    return str(settings.options.get("data", settings.data))
-
-
-def located(settings: TaskConfig) -> Task:
-    """The task, if its data are where the settings say."""
-    data = data_path(settings)
-    if data and data not in CORPORA and not Path(data).exists():
-        raise DataError(
-            f"the data of this run, {data!r}, are not there any more; say where they are now with --data PATH"
-        )
-    try:
-        return build_task(settings)
-    except OtherText as error:
-        raise AnotherCorpus(str(error), settings) from None

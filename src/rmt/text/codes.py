@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rmt.tasks.unknown import UnknownRule
-from rmt.text.files import byte_blocks, text_blocks
-from rmt.text.vocabulary import ERROR, BlockIds, UnknownSymbol, Vocabulary
-
-ESCAPED = range(0xDC80, 0xDD00)  # lone surrogates that stand for bytes which are no UTF-8
+from rmt.text.files import FileSpan, byte_blocks, text_blocks
+from rmt.text.vocabulary import ERROR, ESCAPED_BYTE, BlockIds, UnknownSymbol, Vocabulary, not_utf8
 
 
 class Codes(Vocabulary):
@@ -80,7 +78,10 @@ class Bytes(Codes):
 
     kind, limit = "bytes", 256
 
-    blocks = staticmethod(byte_blocks)
+    @staticmethod
+    def blocks(piece: FileSpan, strict: bool = True) -> Iterator[bytes]:
+        """Any byte is a symbol, text or not."""
+        return byte_blocks(piece)
 
     @classmethod
     def closed(cls) -> Bytes:
@@ -140,8 +141,8 @@ class Characters(Codes):
 
     @staticmethod
     def spelled(code: int) -> str:
-        if code in ESCAPED:
-            return f"byte {code - 0xDC00}, which is not UTF-8,"
+        if ESCAPED_BYTE.match(chr(code)):
+            return not_utf8(chr(code))
         return f"character {chr(code)!r} (U+{code:04X}, bytes {chr(code).encode().hex(' ')})"
 
     @staticmethod

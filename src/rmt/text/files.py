@@ -203,14 +203,17 @@ def byte_blocks(piece: FileSpan) -> Iterator[bytes]:
             yield block
 
 
-def text_blocks(piece: FileSpan) -> Iterator[str]:
-    """The text of a piece, block by block; NUL and what is not UTF-8 is an error that names its place."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
+def text_blocks(piece: FileSpan, strict: bool = True) -> Iterator[str]:
+    """The text of a piece, block by block; NUL and what is not UTF-8 is an error that names its place.
+
+    Unless it is not strict: then a byte that is not UTF-8 comes as a lone surrogate (PEP 383).
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("strict" if strict else "surrogateescape")
     offset = piece.start
     for block in byte_blocks(piece):
         waiting = len(decoder.getstate()[0])
         offset += len(block)
-        if b"\0" in block:
+        if strict and b"\0" in block:
             raise not_text(piece.file, offset - len(block) + block.index(b"\0"), "a NUL byte")
         try:
             yield decoder.decode(block, final=offset == piece.stop)
@@ -222,10 +225,10 @@ def not_text(file: Path, offset: int, problem: str) -> DataError:
     return DataError(f"{str(file)!r} has {problem} at byte {offset}; mend it, or use --tokens bytes")
 
 
-def line_blocks(piece: FileSpan) -> Iterator[str]:
+def line_blocks(piece: FileSpan, strict: bool = True) -> Iterator[str]:
     """The text of a piece in blocks of whole lines; the last line may lack its line break."""
     rest: list[str] = []
-    for block in text_blocks(piece):
+    for block in text_blocks(piece, strict):
         lines, line_break, tail = block.rpartition("\n")
         if line_break:
             yield "".join([*rest, lines, line_break])

@@ -15,7 +15,7 @@ import numpy as np
 from rmt.errors import DataError
 from rmt.tasks.unknown import UnknownRule
 from rmt.text.files import line_blocks
-from rmt.text.vocabulary import ERROR, BlockIds, Vocabulary
+from rmt.text.vocabulary import ERROR, ESCAPED_BYTE, BlockIds, UnknownSymbol, Vocabulary, not_utf8
 
 
 class LibraryTokens(Vocabulary):
@@ -48,7 +48,23 @@ class LibraryTokens(Vocabulary):
         return -1 if id is None else id
 
     def encode(self, block: str, rule: UnknownRule = ERROR) -> BlockIds:
-        lines = list(StringIO(block))
+        """The ids of whole lines; a byte that is not UTF-8, which the library refuses, goes by the rule."""
+        text, *others = ESCAPED_BYTE.split(block)
+        encoded = self.encode_text(text, rule)
+        if not others:
+            return encoded
+        if rule.rule == "error":
+            raise UnknownSymbol(not_utf8(block[len(text)]), len(text.encode()))
+        instead = [] if rule.rule == "skip" else [self.require(rule.symbol)]
+        ids, unknown = [encoded.ids], encoded.unknown + len(others)
+        for text in others:
+            encoded = self.encode_text(text, rule)
+            ids, unknown = [*ids, np.array(instead, np.int64), encoded.ids], unknown + encoded.unknown
+        return BlockIds(np.concatenate(ids), unknown)
+
+    def encode_text(self, text: str, rule: UnknownRule) -> BlockIds:
+        """The ids of text, all of it UTF-8."""
+        lines = list(StringIO(text))
         try:
             encoded = self.library.encode_batch_fast(lines, add_special_tokens=False)
         except Exception as error:  # the library raises no class of its own

@@ -126,9 +126,11 @@ def choose_vocabulary(source: Source, path: Path | None) -> tuple[Vocabulary, li
     return kind.of(block for piece in pieces for block in kept_blocks(source, kind, piece)), notes
 
 
-def kept_blocks(source: Source, kind: type[Vocabulary], piece: FileSpan) -> Iterator[Any]:
+def kept_blocks(
+    source: Source, kind: type[Vocabulary], piece: FileSpan, strict: bool = True
+) -> Iterator[Any]:
     """The blocks of a piece, without the bytes that the source drops."""
-    blocks = kind.blocks(piece)
+    blocks = kind.blocks(piece, strict)
     return (block.translate(None, source.dropped) for block in blocks) if source.dropped else blocks
 
 
@@ -141,11 +143,13 @@ def write_split(
         for piece in source.splits[split]:
             starts.append(tokens)
             offset = piece.start
-            for block in kept_blocks(source, type(vocabulary), piece):
+            for block in kept_blocks(source, type(vocabulary), piece, strict=rule.rule == "error"):
                 ids, strange = encode(vocabulary, block, rule, (piece.file, offset))
                 opened.write(ids.astype(stored(len(vocabulary))).tobytes())
                 tokens, unknown_words = tokens + len(ids), unknown_words + strange
-                offset += len(block) if isinstance(block, bytes) else len(block.encode())
+                offset += (
+                    len(block) if isinstance(block, bytes) else len(block.encode("utf-8", "surrogateescape"))
+                )
     if not tokens:
         raise DataError(f"{split} of {source.name!r} has no tokens; give more text, or another tokenizer")
     known = usual(source)

@@ -20,7 +20,7 @@ from rmt.tasks.tokenizer import TaskTokenizer
 from rmt.text.corpora import find_source
 from rmt.text.corpus import DESCRIPTION, Corpus, open_corpus
 from rmt.text.lanes import Lanes
-from rmt.text.prepare import prepare_corpus
+from rmt.text.prepare import OtherText, prepare_corpus
 from rmt.text.tokenizer import of_vocabulary
 
 BITS = ("bytes", "characters")  # kinds of token that are measured in bits
@@ -162,11 +162,21 @@ def find_corpus(data: str, tokens: str | None = None, occurring: bool = False) -
     is_new = not (folder / DESCRIPTION).is_file()
     try:
         corpus = prepare_corpus(source, folder)
+    except OtherText:
+        raise OtherText(
+            f"{str(folder)!r} has another corpus than {data!r} now is; replace it with rmt data prepare "
+            f"{data} --tokens {source.tokens} --force, or prepare {data!r} with --out DIR and give --data DIR"
+        ) from None
     except DataError as error:
-        raise type(error)(str(error).replace("--force", "rmt data prepare --force")) from None
+        raise DataError(in_training(str(error))) from None
     if is_new:
         log.info("%s is prepared in %s", data, folder)
     return corpus
+
+
+def in_training(message: str) -> str:
+    """A message of the preparation, with the options as `rmt train` has them."""
+    return message.replace("--force", "rmt data prepare --force").replace("--tokens", "--task.tokens")
 
 
 def holds_every_byte(folder: Path) -> bool:

@@ -13,7 +13,7 @@ from rmt.errors import CheckpointError
 from rmt.tasks.babi import HashedWordTokenizer
 from rmt.tasks.tokenizer import Decoder, SymbolTokenizer, TaskTokenizer, WordTokenizer
 from rmt.tasks.unknown import TokenizedText
-from rmt.text.codes import Bytes, Characters, Codes
+from rmt.text.codes import Bytes, Characters
 from rmt.text.library import LibraryTokens
 from rmt.text.vocabulary import FILE, UnknownSymbol, Vocabulary
 
@@ -22,10 +22,10 @@ LONGEST_CHARACTER = 4  # bytes
 LIBRARY_FILE = "tokenizer.json"  # what the tokenizers library reads and writes
 
 
-class CodeTokenizer(TaskTokenizer):
-    """A symbol with a number is a token."""
+class VocabularyTokenizer(TaskTokenizer):
+    """Tokens are what a vocabulary of text makes of it."""
 
-    vocabulary: Codes
+    vocabulary: Vocabulary
 
     def tokenize(self, text: bytes) -> TokenizedText:
         try:
@@ -36,8 +36,8 @@ class CodeTokenizer(TaskTokenizer):
         return TokenizedText(ids.tolist(), len(text), unknown)
 
     def block(self, text: bytes) -> Any:
-        """A text as the vocabulary takes it."""
-        return text
+        """A text as the vocabulary takes it: as characters, a byte that is not UTF-8 as a lone surrogate."""
+        return text.decode("utf-8", "surrogateescape")
 
     def find(self, symbol: str) -> int | None:
         return self.vocabulary.find(symbol)
@@ -46,7 +46,7 @@ class CodeTokenizer(TaskTokenizer):
         return {"symbols": self.vocabulary.symbols}
 
 
-class ByteTokenizer(CodeTokenizer):
+class ByteTokenizer(VocabularyTokenizer):
     """A byte is a token; text is UTF-8."""
 
     kind = "bytes"
@@ -57,6 +57,9 @@ class ByteTokenizer(CodeTokenizer):
     @classmethod
     def restore(cls, content: dict[str, Any]) -> Self:
         return cls(Bytes(content["symbols"]))
+
+    def block(self, text: bytes) -> bytes:
+        return text
 
     def whole(self, text: bytes) -> int:
         return len(text)
@@ -70,7 +73,7 @@ class ByteTokenizer(CodeTokenizer):
         return [chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in self.vocabulary.symbols]
 
 
-class CharacterTokenizer(CodeTokenizer):
+class CharacterTokenizer(VocabularyTokenizer):
     """A character is a token."""
 
     kind = "characters"
@@ -81,9 +84,6 @@ class CharacterTokenizer(CodeTokenizer):
     @classmethod
     def restore(cls, content: dict[str, Any]) -> Self:
         return cls(Characters(content["symbols"]))
-
-    def block(self, text: bytes) -> str:
-        return text.decode("utf-8", "surrogateescape")
 
     def whole(self, text: bytes) -> int:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -97,30 +97,14 @@ class CharacterTokenizer(CodeTokenizer):
         return [symbol if symbol.isprintable() else repr(symbol)[1:-1] for symbol in self.vocabulary.symbols]
 
 
-class LineTokenizer(TaskTokenizer):
+class LineTokenizer(VocabularyTokenizer):
     """A tokenizer of the `tokenizers` library, which sees one line at a time."""
 
     kind = "tokenizer"
+    vocabulary: LibraryTokens
 
     def __init__(self, vocabulary: LibraryTokens):
         self.vocabulary = vocabulary
-
-    def tokenize(self, text: bytes) -> TokenizedText:
-        try:
-            ids, unknown = self.vocabulary.encode(text.decode(), self.rule)
-            return TokenizedText(ids.tolist(), len(text), unknown)
-        except UnicodeDecodeError as error:
-            before = self.tokenize(text[: error.start])
-            if self.rule.rule == "error":
-                problem = f"byte {text[error.start]}, which is not UTF-8,"
-                return TokenizedText(before.ids, error.start, before.unknown, problem)
-            rest = self.tokenize(text[error.start + 1 :])
-            instead = [] if self.rule.rule == "skip" else [self.vocabulary.require(self.rule.symbol)]
-            unknown = before.unknown + 1 + rest.unknown
-            return TokenizedText([*before.ids, *instead, *rest.ids], len(text), unknown)
-
-    def find(self, symbol: str) -> int | None:
-        return self.vocabulary.find(symbol)
 
     def whole(self, text: bytes) -> int:
         return 1 + text.rfind(b"\n")

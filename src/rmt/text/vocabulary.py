@@ -7,6 +7,7 @@ makes them: `<eos>` first, then words by falling frequency, ties by first appear
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ from rmt.tasks.unknown import UnknownRule
 from rmt.text.files import FileSpan, line_blocks
 
 FILE = "vocabulary.json"
+ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # a lone surrogate: a byte that is not UTF-8 (PEP 383)
 ERROR = UnknownRule("error")
 KINDS = {  # kind of token: where its vocabulary is
     "words": "rmt.text.vocabulary:Words",
@@ -63,8 +65,8 @@ class Vocabulary(ABC):
 
     @staticmethod
     @abstractmethod
-    def blocks(piece: FileSpan) -> Iterator[Any]:
-        """A piece of a file, in blocks that can be encoded one by one."""
+    def blocks(piece: FileSpan, strict: bool = True) -> Iterator[Any]:
+        """A piece of a file, in blocks that can be encoded one by one; if strict, it must be text."""
 
     @classmethod
     @abstractmethod
@@ -180,6 +182,11 @@ def load_vocabulary(path: Path) -> Vocabulary:
         raise DataError(f"{str(file)!r} is not a vocabulary; {remedy}") from None
     except DataError as error:
         raise DataError(f"{str(file)!r}: {error}") from None
+
+
+def not_utf8(escaped: str) -> str:
+    """A byte that is not UTF-8, in words."""
+    return f"byte {ord(escaped) - 0xDC00}, which is not UTF-8,"
 
 
 def words_of(block: str) -> list[str]:

@@ -13,7 +13,7 @@ from rmt.train.check import check_run
 from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
 from rmt.train.log import Clock, MetricsLog, environment, write_json
-from rmt.train.measure import measure
+from rmt.train.measure import Measurement, measure
 from rmt.train.parallel import gathered, is_first
 from rmt.train.snapshots import restore, snapshot
 from rmt.train.trainer import Portion, Trainer, Update, UpdateNumbers
@@ -179,14 +179,9 @@ class Loop:
         """Measure on the validation set; true if the model was never better."""
         trainer, target = self.trainer, self.config.train.target
         with self.clock.paused(), trainer.updater.uncompiled(), gathered(trainer.model):
-            metrics = measure(
-                trainer.model,
-                self.task,
-                self.config,
-                "valid",
-                samples=self.task.samples("valid", self.config.train.evaluate_samples),
-                thorough=False,
-            )
+            samples = self.task.samples("valid", self.config.train.evaluate_samples)
+            asked = Measurement("valid", samples, thorough=False)
+            metrics = measure(trainer.model, self.task, self.config, asked)
         metrics = trainer.fabric.broadcast(metrics)  # all go on from the same numbers
         trainer.rate.evaluated(metrics["loss"])
         value = metrics[self.task.metric]
@@ -208,7 +203,8 @@ class Loop:
     def result(self) -> dict[str, Any]:
         """What result.json says."""
         model = load(self.folder).to(self.trainer.fabric.device)
-        metrics = measure(model, self.task, self.config, "test", progress=self.observer.testing)
+        asked = Measurement("test", progress=self.observer.testing)
+        metrics = measure(model, self.task, self.config, asked)
         trainer, config = self.trainer, self.config
         result = {
             "task": self.task.name,

@@ -17,28 +17,15 @@ class Measurement(NamedTuple):
     """What is measured, and how."""
 
     split: str
-    samples: int | None  # none = the whole split
-    batch: int | None  # sequences or lanes of text at a time; none = what fits, or as in training
-    thorough: bool  # else the usual metrics only
-    progress: Callable[[int, int], None]
+    samples: int | None = None  # the first so many examples; none = the whole split
+    batch: int | None = None  # sequences or lanes of text at a time; none = what fits, or as in training
+    thorough: bool = True  # else the usual metrics only
+    progress: Callable[[int, int], None] = lambda done, total: None
 
 
-def measure(
-    model: SegmentModel,
-    task: Task,
-    config: RunConfig,
-    split: str,
-    *,
-    samples: int | None = None,
-    batch: int | None = None,
-    thorough: bool = True,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, float]:
-    """All metrics on the first `samples` examples, or on all; not `thorough`: the usual ones.
-
-    `batch` sequences or lanes of text are read at a time.
-    """
-    return MEASURES[task.layout](model, task, config, Measurement(split, samples, batch, thorough, progress))
+def measure(model: SegmentModel, task: Task, config: RunConfig, asked: Measurement) -> dict[str, float]:
+    """The metrics that a task's layout has."""
+    return MEASURES[task.layout](model, task, config, asked)
 
 
 def answers(model: SegmentModel, task: Task, config: RunConfig, asked: Measurement) -> dict[str, float]:

@@ -24,7 +24,10 @@ def load_config(run: str | Path) -> RunConfig:
     values = load_yaml(path)
     if format_of(values, path) == FORMAT:
         require_all(values, path)
-    return from_dict(RunConfig, without_format(values))
+    try:
+        return from_dict(RunConfig, without_format(values))
+    except ConfigError as error:
+        raise ConfigError(f"{str(path)!r}: {error}") from None
 
 
 def settings_in(values: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
