@@ -12,7 +12,9 @@ from tests.cli.test_bad_input import assert_refused
 # what the line has to say
 REFUSED = {
     "train text": ["data is missing", "--data"],
-    "train text --data bok.txt": ["unknown corpus 'bok.txt'", "the path of a text"],
+    "train text --data bok": ["unknown corpus 'bok'", "the path of a text"],
+    "train text --data b.txt": ["'b.txt' does not exist", "name a text file"],  # not: did you mean text8?
+    "train text --data bok.txt": ["'bok.txt' does not exist", "name a text file"],
     "train text --data nowhere/book.txt": ["'nowhere/book.txt' does not exist", "name a text file"],
     "train text --data wikitext-2": ["wiki.train.tokens", "run rmt data get wikitext-2"],
     "train text --data book.txt --schedule sequence": ["schedule=sequence", "chunked and sliding"],

@@ -125,7 +125,7 @@ def find_source(
         return known_source(known, tokens or known.tokens, copy or known.folder)
     if copy is not None:
         raise DataError(f"path={str(copy)!r} has no effect: {data!r} is not a known corpus; leave it out")
-    if not Path(data).exists() and Path(data).name == data:
+    if not Path(data).exists() and "." not in data and Path(data).name == data:
         raise unknown("corpus", data, [*CORPORA, "the path of a text"])
     return local_source(Path(data), tokens or "bytes", occurring)
 
