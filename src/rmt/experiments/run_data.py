@@ -47,11 +47,11 @@ def run_data(
     """
     config = config if data is None else replace(config, task=moved(config.task, data))
     encodes, path = encodes_text(folder), data_path(config.task)
-    if not (encodes and (data or unknown) and is_text(path)):
+    if not (encodes and (data or unknown) and is_unprepared(path)):
         try:
             task = run_task(folder, config)
         except AnotherCorpus:
-            if not encodes or not (is_text(path) or unknown):
+            if not encodes or not (is_unprepared(path) or unknown):
                 raise
         else:
             yield task
@@ -109,7 +109,7 @@ def encodes_text(folder: Path) -> bool:
     return has_tokenizer(folder) and load_tokenizer(folder).kind in KINDS
 
 
-def is_text(data: str) -> bool:
+def is_unprepared(data: str) -> bool:
     """Whether data are a text of one's own, neither a known corpus nor a prepared one."""
     return data not in CORPORA and Path(data).exists() and not (Path(data) / DESCRIPTION).is_file()
 
