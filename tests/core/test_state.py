@@ -129,9 +129,10 @@ def test_a_state_is_a_tree_to_torch_also_while_its_leaves_are_taken_out():
 
 def test_with_memory_replaces_the_tokens_only():
     state, tokens = random_state(0), torch.zeros(BATCH, MEMORY, WIDTH)
-    other = state.with_memory(tokens)
-    assert other.memory is tokens
-    assert other.cache is state.cache
+    for other in (state.with_memory(tokens), state._replace(memory=tokens)):
+        assert isinstance(other, State)
+        assert other.memory is tokens
+        assert other.cache is state.cache
 
 
 def test_nbytes_counts_memory_and_the_cache_of_every_layer():

@@ -66,7 +66,13 @@ class State(Parts, metaclass=Constructor):
 
     def with_memory(self, memory: Tensor) -> State:
         """The same state with other memory tokens (B, M, D)."""
-        return self._replace(carried={**self.carried, TOKENS: memory})
+        return self._replace(memory=memory)
+
+    def _replace(self, **parts: Any) -> State:
+        """As of every named tuple; `memory` stands for the tokens, as in the constructor."""
+        if "memory" in parts:
+            parts = {"carried": {**self.carried, TOKENS: parts.pop("memory")}, **parts}
+        return super()._replace(**parts)
 
     def flat(self) -> tuple[Tensor, ...]:
         """All tensors in a row."""
