@@ -16,15 +16,60 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 WARM_UP = 6  # updates that compile, record and fill caches
 TOKENS = {"cuda": 2_400_000, "cpu": 400_000}  # of made text: a pass is longer than the measurement
 
 
-def work(name: str, block: int) -> None:
-    """Make blocks of updates whenever a line comes in; print the seconds of an update of each block."""
+def streamed() -> Callable[[], int]:
+    """A segment fed to a session of the small model."""
     import torch
+
+    import rmt
+
+    model = rmt.SegmentModel(rmt.presets.rmt(memory=10, vocabulary=256)).eval()
+    session = rmt.Session(model, segment_length=64)
+    tokens = torch.randint(256, (1, 64))
+
+    def feed() -> int:
+        session.feed(tokens)
+        return 1
+
+    return feed
+
+
+def wrapped() -> Callable[[], int]:
+    """Forward and backward of texts of four segments through a small GPT-2 with memory."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    import rmt
+
+    sizes = {"n_embd": 128, "n_layer": 4, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0}
+    base = GPT2LMHeadModel(GPT2Config(vocab_size=256, n_positions=128, **sizes))
+    model = rmt.add_memory(base, memory=10, segment_length=64)
+    tokens = torch.randint(1, 256, (4, 256))
+
+    def differentiate() -> int:
+        model(input_ids=tokens, labels=tokens).loss.backward()
+        return 1
+
+    return differentiate
+
+
+OTHERS = {"stream": streamed, "wrapped-gpt2": wrapped}  # beside the configurations of rmt bench
+
+
+def work(name: str, block: int) -> None:
+    """Do blocks of a configuration's updates whenever a line comes in; print the seconds of one of them."""
+    import torch
+
+    torch.set_num_threads(1)
+    if name in OTHERS:
+        answer(OTHERS[name](), block)
+        return
 
     from rmt.bench.configurations import CONFIGURATIONS
     from rmt.bench.text import made_text
@@ -41,19 +86,25 @@ def work(name: str, block: int) -> None:
             settings["task"] = {"data": data}
         config = resolve(merge(settings, configuration.settings))
         trainer = Trainer(config, build_task(config.task))
+        answer(lambda: len(list(trainer.updates())), block)
 
-        def updates(count: int) -> float:
-            began, made = time.perf_counter(), 0
-            while made < count:
-                made += len(list(trainer.updates()))
-            if device == "cuda":
-                torch.cuda.synchronize()
-            return (time.perf_counter() - began) / made
 
-        updates(WARM_UP)
-        print("ready", flush=True)
-        for _ in sys.stdin:
-            print(updates(block), flush=True)
+def answer(step: Callable[[], int], block: int) -> None:
+    """Time blocks of what `step` does, which returns how often it did it."""
+    import torch
+
+    def seconds(count: int) -> float:
+        began, done = time.perf_counter(), 0
+        while done < count:
+            done += step()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return (time.perf_counter() - began) / done
+
+    seconds(WARM_UP)
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        print(seconds(block), flush=True)
 
 
 def start(tree: str, name: str, block: int) -> subprocess.Popen[str]:
@@ -102,7 +153,10 @@ def main() -> None:
     parser.add_argument("old", nargs="?", help="source folder of the old tree")
     parser.add_argument("new", nargs="?", help="source folder of the new tree")
     parser.add_argument(
-        "names", nargs="*", default=["copy-small", "text-small"], help="as in rmt bench --list"
+        "names",
+        nargs="*",
+        default=["copy-small", "text-small"],
+        help="as in rmt bench --list; also stream, wrapped-gpt2",
     )
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--block", type=int, default=10, help="updates of a block")

@@ -13,6 +13,8 @@ from rmt.core.config import MemoryConfig
 from rmt.core.memory import Carried, Memory
 from rmt.core.state import TOKENS
 
+EARLIER = {"tokens": "tokens.weight"}  # parameters by the names they had in 0.1.0
+
 
 class TokenMemory(Memory):
     """M memory tokens around every segment; a size of zero adds nothing."""
@@ -59,9 +61,10 @@ class TokenMemory(Memory):
         return self.config.carries_read
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        """Weights of releases in which the tokens were a parameter."""
-        if f"{prefix}tokens" in state_dict:
-            state_dict[f"{prefix}tokens.weight"] = state_dict.pop(f"{prefix}tokens")
+        """Also weights of releases in which the tokens were a parameter."""
+        for earlier, name in EARLIER.items():
+            if prefix + earlier in state_dict:
+                state_dict[prefix + name] = state_dict.pop(prefix + earlier)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 

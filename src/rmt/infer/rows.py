@@ -18,6 +18,7 @@ from rmt.config import positive
 from rmt.core.model import SegmentModel
 from rmt.core.recording import Recorder
 from rmt.core.state import State
+from rmt.core.tree import tree_items
 from rmt.errors import DataError
 
 RECORDERS: weakref.WeakKeyDictionary[Any, Recorder] = weakref.WeakKeyDictionary()
@@ -169,9 +170,9 @@ def inference(model: Any) -> Iterator[None]:
 
 def require_finite_memory(state: State) -> None:
     """Refuse memory that is not a number."""
-    for name, tensor in state.named().items():
-        if name.startswith("memory") and tensor.is_floating_point():
-            require_finite(tensor, "memory tokens" if name == "memory" else name)
+    for path, tensor in tree_items(state.carried):
+        if tensor.is_floating_point():
+            require_finite(tensor, f"memory {path}")
 
 
 def require_finite(tensor: Tensor, what: str) -> None:

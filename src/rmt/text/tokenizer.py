@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, cast
 
-from rmt.errors import CheckpointError
+from rmt.errors import CheckpointError, ConfigError
+from rmt.location import class_at
 from rmt.tasks.babi import HashedWordTokenizer
 from rmt.tasks.tokenizer import Decoder, SymbolTokenizer, TaskTokenizer, WordTokenizer
 from rmt.tasks.unknown import TokenizedText
@@ -190,7 +190,7 @@ def load_tokenizer(folder: Path) -> TaskTokenizer:
             return LineTokenizer(LibraryTokens(file.read_bytes().decode()))
         content = json.loads(file.read_text(encoding="utf-8"))
         return kind_of(content["tokens"]).restore(content)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
         raise CheckpointError(
             f"{str(file)!r} is damaged ({error}); copy it from another copy of the run"
         ) from None
@@ -200,5 +200,4 @@ def kind_of(name: str) -> type[TaskTokenizer]:
     """A kind of tokenizer, or the class of a task of one's own, as `module:Class`."""
     if name in KINDS:
         return KINDS[name]
-    module, _, class_name = name.partition(":")
-    return cast(type[TaskTokenizer], getattr(import_module(module), class_name))
+    return cast(type[TaskTokenizer], class_at(name, TaskTokenizer, "rmt.tasks.tokenizer", f"tokens={name!r}"))

@@ -12,13 +12,13 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from rmt.errors import ConfigError, DataError, unknown
+from rmt.location import class_at
 from rmt.tasks.tokenizer import END, UNKNOWN
 from rmt.tasks.unknown import UnknownRule
 from rmt.text.files import FileSpan, line_blocks
@@ -156,8 +156,7 @@ def vocabulary_kind(name: str) -> type[Vocabulary]:
     """The class of `words`, `bytes`, `characters` or `tokenizer`."""
     if name not in KINDS:
         raise unknown("kind of tokens", name, KINDS)
-    module, _, name_of_class = KINDS[name].partition(":")
-    return cast(type[Vocabulary], getattr(import_module(module), name_of_class))
+    return cast(type[Vocabulary], class_at(KINDS[name], Vocabulary, "rmt.text.vocabulary", f"tokens={name}"))
 
 
 def make_vocabulary(kind: str, content: Any) -> Vocabulary:

@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rmt.core.token_memory import EARLIER
 from rmt.errors import CheckpointError
 from rmt.train.checkpoint import Snapshot
 from rmt.train.parallel import placed, rows_of_all, whole
 from rmt.train.trainer import Trainer
 
-RENAMED = {"memory.tokens": "memory.tokens.weight"}  # weights of earlier releases
+RENAMED = {f"memory.{earlier}": f"memory.{name}" for earlier, name in EARLIER.items()}
 # numbers that say where a trainer is
 COUNTERS = (
     "step",
