@@ -1,0 +1,150 @@
+"""The engine: a model's fast copy for a GPU, for updates or to encode only.
+
+The copy shares the model's memory and parameters; its backbone and its embedding are the fast ones. The plain
+model never knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._triton import has_triton
+
+from rmt.core.model import SegmentModel
+from rmt.core.spans import Spans
+from rmt.core.state import State
+from rmt.gpu import naive
+from rmt.gpu.embedding import FastAdaptiveEmbedding, FastTables, FastTiedEmbedding, table_of
+from rmt.gpu.layers import FastBackbone
+from rmt.gpu.parameters import EngineSettings, FastParameters
+from rmt.gpu.weight_gradients import MAX_WAITING_ELEMENTS
+from rmt.nn.axis import Axis
+
+MAX_HEAD_WIDTH = 128  # what a tile of attention holds in an H200's registers
+
+
+class FastModel(SegmentModel):
+    """A segment model whose backbone encodes whole segments in kernels."""
+
+    backbone: FastBackbone
+
+    def axis(self, spans: Spans, state: State, valid: Tensor | None) -> Axis:
+        """As of the plain model; of a whole segment, kept for the next one.
+
+        Its mask is that of a full cache, which all rows share; `present` tells how much of it a row has.
+        """
+        if valid is not None:
+            return super().axis(spans, state, valid)
+        sees_cache, device = self.config.memory.sees_cache, state.cached.device
+
+        def build() -> Axis:
+            positions = torch.arange(spans.keys, device=device)
+            return Axis(positions, spans.mask(sees_cache, device=device), positions[:0])
+
+        axis = self.backbone.weights.axis(spans, build)
+        return axis if not spans.cache else axis._replace(present=state.cached + spans.queries)
+
+
+class Engine:
+    """A model's fast copy, what it computes with, and the gradients of an update."""
+
+    def __init__(
+        self,
+        model: SegmentModel,
+        dtype: torch.dtype,
+        *,
+        learns: bool = True,
+        recompute: bool = False,
+        parameters: Mapping[str, Tensor] | None = None,
+        operations: ModuleType | None = None,
+        max_waiting: int = MAX_WAITING_ELEMENTS,
+    ):
+        """Products are in `dtype`; `recompute` keeps only what goes into segments until backward.
+
+        `parameters` by their names in the model, if not its own; stacked ones have the seeds in front.
+        """
+        parameters = parameters or dict(model.named_parameters())
+        device = next(iter(parameters.values())).device
+        self.settings = EngineSettings(
+            dtype, operations or operations_for(device), learns, 0 if recompute else max_waiting, recompute
+        )
+        names = {name.removeprefix("backbone."): tensor for name, tensor in parameters.items()}
+        self.weights = FastParameters(model.config, names, self.settings)
+        self.tables: FastTables | None = None
+        self.model = self.fast_copy(model, parameters)
+
+    def fast_copy(self, model: SegmentModel, parameters: Mapping[str, Tensor]) -> FastModel:
+        """The model with other modules for its backbone and embedding, over the same parameters."""
+        backbone = copy_as(FastBackbone, model.backbone)
+        backbone.weights, backbone.segments = self.weights, 0
+        modules: dict[str, nn.Module] = {"backbone": backbone}
+        if model.config.div_val == 1 or not model.config.cutoffs:  # narrow tables stay as they are
+            kind = FastAdaptiveEmbedding if model.config.cutoffs else FastTiedEmbedding
+            self.tables = table_of(model.config.cutoffs, parameters, self.settings, self.weights.stream)
+            modules["embedding"] = copy_as(kind, model.embedding)
+            modules["embedding"].tables = self.tables  # type: ignore[assignment]
+        fast = copy_as(FastModel, model)
+        fast._modules = {**model._modules, **modules}
+        return fast
+
+    def begin(self, keys: Tensor | None = None) -> None:
+        """Take over the parameters as they are now, with gradients of zero.
+
+        `keys` (2,) or (S, 2) make the masks of dropout, as `rmt.gpu.dropout.update_keys` gives them.
+        """
+        self.model.backbone.segments = 0
+        self.weights.begin()
+        if self.tables is not None:
+            self.tables.begin()
+        if keys is not None:
+            self.weights.keys.copy_(keys.view(-1, 2))
+
+    def deliver(self) -> None:
+        """Hand every parameter its gradient, to be cleared before the next update adds to it."""
+        self.weights.deliver()
+        if self.tables is not None:
+            self.tables.deliver()
+
+
+def copy_as(kind: Any, module: nn.Module) -> Any:
+    """A module of another class over the same parameters and modules."""
+    other = copy(module)
+    other._modules, other._parameters = {**module._modules}, {**module._parameters}
+    other.__class__ = kind
+    return other
+
+
+def operations_for(device: torch.device) -> ModuleType:
+    """The kernels on a GPU, their plain twins elsewhere."""
+    if device.type != "cuda":
+        return naive
+    from rmt.gpu import kernels
+
+    return kernels
+
+
+def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> str:
+    """Why a model is left to the plain layers on its device, in a line; nothing where the engine serves it."""
+    config, device = model.config, next(model.parameters()).device
+    frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+    reasons = {
+        f"it serves CUDA devices, not {device.type}": device.type != "cuda",
+        f"it computes in bf16-mixed, not in {precision}": precision != "bf16-mixed",
+        "the GPU does not multiply in bfloat16": not has_bfloat16(),
+        "Triton is not installed": not has_triton(),
+        f"memory.kind={config.memory.kind} lives in the layers": model.memory.in_layers,
+        f"positions={config.positions} look at what comes later": config.positions not in ("relative", "rotary"),
+        f"head_width={config.head_width} is above {MAX_HEAD_WIDTH}": config.head_width > MAX_HEAD_WIDTH,
+        f"{', '.join(frozen[:1])} is frozen": learns and bool(frozen),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def has_bfloat16() -> bool:
+    """Whether the GPU multiplies in bfloat16 by itself."""
+    return torch.cuda.is_available() and bool(torch.cuda.is_bf16_supported(including_emulation=False))

@@ -1,0 +1,35 @@
+"""Masks of dropout inside kernels; `rmt.gpu.naive.kept` is the same function in torch."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def mixed(word):
+    """A word of 32 bits whose every bit depends on every bit of the other (the hash triple32)."""
+    word = (word ^ (word >> 17)) * 0xED5AD4BB
+    word = (word ^ (word >> 11)) * 0xAC4C1B51
+    word = (word ^ (word >> 15)) * 0x31848BAB
+    return word ^ (word >> 14)
+
+
+@triton.jit
+def site_keys(keys, seed, site):
+    """The two words of a mask: of an update's and of the place in it."""
+    low = tl.load(keys + 2 * seed).to(tl.uint32)
+    high = tl.load(keys + 2 * seed + 1).to(tl.uint32)
+    site = site.to(tl.uint32)
+    return mixed(low ^ mixed(site)), mixed(high + site)
+
+
+@triton.jit
+def dropped(values, element, low, high, threshold, scale):
+    """Values (float32) of numbered elements: zero, or scaled up."""
+    word = element.to(tl.uint32) ^ low
+    word = (word ^ (word >> 16)) * 0x7FEB352D
+    word = word ^ high
+    word = (word ^ (word >> 15)) * 0x846CA68B
+    word = word ^ (word >> 16)
+    return tl.where(word >= threshold.to(tl.uint32), values * scale, 0.0)

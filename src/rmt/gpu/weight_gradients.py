@@ -1,0 +1,187 @@
+"""Gradients of weight matrices: sums of products over all segments of an update, made when it suits the GPU.
+
+The gradient of a matrix that multiplied rows is leftᵀ right, its rows' gradients times the rows themselves. A
+product of few rows takes longer to begin than to make: such factors wait in a buffer, side by side, and are
+multiplied at once when the update ends.
+"""
+
+# G matrices that are multiplied at once (seeds) · N rows
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+MAX_WAITING_ELEMENTS = 2**27  # of each kind of matrix; 256 MB of bfloat16
+MAX_JOINED_ELEMENTS = 2**22  # in two factors; a product of more fills an H200 by itself
+
+
+class Slot:
+    """The two factors of one product: the right one is written in the forward pass, the left one in backward."""
+
+    def __init__(self, number: int, right: Tensor, left: Tensor | None, order: int):
+        self.number = number  # of the matrix
+        self.right = right  # (G, N, columns)
+        self.order = order  # of the forward passes: sums are made in it, whatever backward did
+        self.is_buffered = left is not None
+        self.buffered_left = left
+
+    def left(self, width: int) -> Tensor:
+        """Where the left factor (G, N, width) is to be written."""
+        if self.buffered_left is not None:
+            return self.buffered_left
+        return self.right.new_empty(*self.right.shape[:2], width)
+
+
+class WeightGradients:
+    """The gradients of matrices (count, G, rows, columns) of one kind, in the number format of sums."""
+
+    def __init__(self, like: Tensor, dtype: torch.dtype, max_waiting: int = MAX_WAITING_ELEMENTS):
+        self.like, self.max_waiting = like, max_waiting
+        self.totals = torch.zeros_like(like, dtype=dtype, memory_format=torch.contiguous_format)
+        self.buffers: tuple[Tensor, ...] = ()  # of left and of right factors: (count, N, rows or columns)
+        self.outgrown: list[tuple[Tensor, ...]] = []  # smaller ones, which recordings still write to
+        self.is_wanted = False  # whether any slot was asked for, so that a buffer is worth its memory
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin an update with gradients of zero."""
+        count = len(self.totals)
+        self.unwritten = set(range(count))
+        self.taken = [0] * count  # rows of the buffers
+        self.slots = 0
+        self.clear()
+
+    def clear(self) -> None:
+        self.waiting: list[list[tuple[Slot, Tensor]]] = [[] for _ in self.totals]  # with their left factors
+        self.waiting_elements = 0
+
+    def slot(self, number: int, rows: int) -> Slot:
+        """A slot for rows that matrix `number` is going to multiply; the next update writes there again."""
+        self.is_wanted, start = True, self.taken[number]
+        self.slots += 1
+        if not self.buffers or start + rows > self.buffers[1].shape[1]:
+            right = self.like.new_empty(self.totals.shape[1], rows, self.totals.shape[3])
+            return Slot(number, right, None, self.slots)
+        self.taken[number] += rows
+        # `.data` has a version counter of its own: the buffer is written to again and again
+        left, right = (side.data[number, None, start : start + rows] for side in self.buffers)
+        return Slot(number, right, left, self.slots)
+
+    def slot_of(self, number: int, right: Tensor) -> Slot:
+        """A slot for rows (G, N, columns) that lie elsewhere."""
+        self.slots += 1
+        return Slot(number, right, None, self.slots)
+
+    def add(self, slot: Slot, left: Tensor) -> None:
+        """Add leftᵀ right; `left` (G, N, rows) lies where the slot said, or elsewhere."""
+        size = left.numel() + slot.right.numel()
+        if size > min(MAX_JOINED_ELEMENTS, self.max_waiting):
+            add_product(self.totals[slot.number], left, slot.right, self.begun([slot.number]))
+            return
+        if self.waiting_elements + size > self.max_waiting:
+            self.multiply_waiting()
+        self.waiting[slot.number].append((slot, left))
+        self.waiting_elements += size
+
+    def sums(self) -> Tensor:
+        """All gradients of this update, (count, G, rows, columns)."""
+        rows = self.multiply_waiting()
+        for number in self.unwritten:
+            self.totals[number].zero_()
+        self.unwritten = set()
+        self.grow_buffers(rows)
+        return self.totals
+
+    def multiply_waiting(self) -> int:
+        """Multiply all factors that wait, matrices with as many rows together; returns the most rows."""
+        alike: dict[int, list[int]] = {}
+        for number, pairs in enumerate(self.waiting):
+            alike.setdefault(sum(left.shape[1] for _, left in pairs), []).append(number)
+        for rows, numbers in alike.items():
+            for group in consecutive(numbers) if len(self.totals[0]) == 1 else [numbers]:
+                if rows:
+                    self.multiply(group, rows)
+        self.clear()
+        return max(alike, default=0)
+
+    def multiply(self, numbers: list[int], rows: int) -> None:
+        """Add the products that wait for some matrices, each of which has `rows` rows to come."""
+        adds = self.begun(numbers)
+        span = slice(numbers[0], numbers[-1] + 1)
+        pairs = [sorted(self.waiting[number], key=lambda pair: pair[0].order) for number in numbers]
+        if self.fills_buffers(pairs, numbers, rows):
+            add_product(self.totals[span, 0], *(side[span, :rows] for side in self.buffers), adds)
+            return
+        flat = [pair for waiting in pairs for pair in waiting]
+        left = torch.cat([left for _, left in flat], dim=1).unflatten(1, (len(numbers), -1))
+        right = torch.cat([slot.right for slot, _ in flat], dim=1).unflatten(1, (len(numbers), -1))
+        if len(left) == 1:
+            add_product(self.totals[span, 0], left[0], right[0], adds)
+            return
+        products = self.totals.new_empty(left.shape[0] * len(numbers), *self.totals.shape[2:])
+        add_product(products, left.flatten(0, 1), right.flatten(0, 1), False)
+        products = products.unflatten(0, left.shape[:2])
+        accumulate = torch._foreach_add_ if adds else torch._foreach_copy_
+        accumulate([self.totals[number] for number in numbers], list(products.unbind(1)))
+
+    def fills_buffers(
+        self, pairs: list[list[tuple[Slot, Tensor]]], numbers: list[int], rows: int
+    ) -> bool:
+        """Whether the first `rows` rows of the buffers are exactly what waits for these matrices."""
+        whole = all(self.taken[number] == rows for number in numbers)
+        return whole and all(
+            slot.is_buffered and left is slot.buffered_left for waiting in pairs for slot, left in waiting
+        )
+
+    def begun(self, numbers: list[int]) -> bool:
+        """Whether to add to these totals; else none was written in this update, and what they hold is old."""
+        unwritten = self.unwritten.intersection(numbers)
+        self.unwritten -= unwritten
+        if len(unwritten) == len(numbers):
+            return False
+        for number in unwritten:
+            self.totals[number].zero_()
+        return True
+
+    def grow_buffers(self, rows: int) -> None:
+        """Let as many factors wait side by side in the next update, if there is one seed and memory for it."""
+        count, groups, *widths = self.totals.shape
+        known = self.buffers[1].shape[1] if self.buffers else 0
+        too_large = count * rows * sum(widths) > self.max_waiting
+        if not self.is_wanted or groups > 1 or rows <= known or too_large or is_recording(self.totals):
+            return
+        self.outgrown += [self.buffers] if self.buffers else []
+        self.buffers = tuple(self.like.new_empty(count, rows, width) for width in widths)
+
+
+def sum_format(dtype: torch.dtype) -> torch.dtype:
+    """The number format of sums of many rows."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor, adds: bool) -> None:
+    """total += leftᵀ right, or = where it `adds` not; (G, rows, columns), accumulated in its number format."""
+    if left.dtype == total.dtype or not total.is_cuda:
+        total.baddbmm_(left.mT.to(total.dtype), right.to(total.dtype), beta=float(adds))
+    elif len(total) == 1:
+        factors = (total[0], left[0].mT, right[0], total.dtype)
+        torch.ops.aten.addmm.dtype_out(*factors, beta=float(adds), out=total[0])
+    else:
+        torch.ops.aten.baddbmm.dtype_out(total, left.mT, right, total.dtype, beta=float(adds), out=total)
+
+
+def consecutive(numbers: list[int]) -> list[list[int]]:
+    """Rising numbers, cut where one is missing."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] + 1 == number:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs
+
+
+def is_recording(x: Tensor) -> bool:
+    """Whether work is being recorded now: what is allocated meanwhile belongs to the recording."""
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
