@@ -1,0 +1,171 @@
+"""Relative positions around attention in tiles: queries with biases; scores moved from distances to keys.
+
+Between the two stands a product: position (H · S, B · T, E) times the projected distances (H · S, W, E).
+"""
+
+# S seeds · B batch · N = S·B segments · T queries · K keys · H heads · E head width · W distances
+# BLOCK_R, BLOCK_E rows and columns of a tile
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from rmt.gpu.heads import BiasedQueries, Seen
+from rmt.gpu.kernels.strided import block, strided
+from rmt.gpu.tiles import TILES, padded
+
+
+def biased_queries(query: Tensor, biases: Tensor, scale: float) -> BiasedQueries:
+    """query + content (N, T, H, E), and scale · (query + position) (H, N, T, E), from biases (2, S, H, E)."""
+    (batch, length, heads, width), seeds = query.shape, biases.shape[1]
+    content, position = query.new_empty(query.shape), query.new_empty(heads, batch, length, width)
+    rows, tile = batch // seeds * length, TILES["biased_queries"]["rows"]
+    with torch.cuda.device_of(query):
+        biased_queries_kernel[(triton.cdiv(rows, tile), heads, seeds)](
+            strided(query), biases, content, position, rows, length, width, scale,
+            BLOCK_R=tile, BLOCK_E=block(width),
+        )  # fmt: skip
+    return BiasedQueries(content, position)
+
+
+def biased_queries_gradient(to_query: Tensor, to_position: Tensor, sums: Tensor, scale: float) -> None:
+    """Add scale · `to_position` (H, N, T, E) to the gradient of query + content (N, T, H, E), in place.
+
+    To `sums` (S, blocks, 2, H, E) the gradients of content and position are added, each block by one program.
+    """
+    (batch, length, heads, width), (seeds, blocks) = to_query.shape, sums.shape[:2]
+    with torch.cuda.device_of(to_query):
+        biased_queries_gradient_kernel[(blocks, heads, seeds)](
+            strided(to_query), to_position, sums, batch // seeds * length, length, width, scale,
+            BLOCK_R=TILES["biased_queries_gradient"]["rows"], BLOCK_E=block(width),
+        )  # fmt: skip
+
+
+def aligned(scores: Tensor, seen: Seen) -> Tensor:
+    """Scores of distances (H, N, T, W) where their keys are, (H, N, T, K padded): zero where none is seen."""
+    _, batch, length, columns = scores.shape
+    keys = padded(len(seen.first_query))
+    result = scores.new_empty(*scores.shape[:3], keys)
+    rows, tile = scores[..., 0].numel(), TILES["aligned"]
+    grid = (triton.cdiv(rows, tile["rows"]), triton.cdiv(keys, tile["columns"]))
+    with torch.cuda.device_of(scores):
+        aligned_kernel[grid](
+            scores, seen, result, rows, batch, length, columns, keys,
+            BLOCK_R=tile["rows"], BLOCK_K=tile["columns"],
+        )  # fmt: skip
+    return result
+
+
+def aligned_gradient(to_aligned: Tensor, columns: int, seen: Seen) -> Tensor:
+    """The gradient of scores (H, N, T, W = columns) from that of `aligned`: zero where no key is seen."""
+    _, batch, length, keys = to_aligned.shape
+    result = to_aligned.new_empty(*to_aligned.shape[:3], columns)
+    rows, tile = to_aligned[..., 0].numel(), TILES["aligned"]
+    grid = (triton.cdiv(rows, tile["rows"]), triton.cdiv(columns, tile["columns"]))
+    with torch.cuda.device_of(to_aligned):
+        aligned_gradient_kernel[grid](
+            to_aligned, seen, result, rows, batch, length, columns, keys,
+            BLOCK_R=tile["rows"], BLOCK_W=tile["columns"],
+        )  # fmt: skip
+    return result
+
+
+@triton.jit
+def head_rows(x, seed, head, row, rows, length):
+    """Where rows of a seed begin in a tensor (N, T, H, E) of any strides."""
+    flat = seed * rows + row
+    return x.pointer + (flat // length) * x.segment + (flat % length) * x.row + head * x.head
+
+
+@triton.jit
+def biased_queries_kernel(
+    query, biases, content, position, rows, length, width, scale,
+    BLOCK_R: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """Rows of one head of one seed."""
+    head, seed = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    heads, seeds = tl.num_programs(1), tl.num_programs(2)
+    row, column = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_E)
+    real, flat = column < width, seed * rows + row
+    inside = (row < rows)[:, None] & real[None, :]
+    start = head_rows(query, seed, head, row, rows, length)
+    q = tl.load(start[:, None] + column[None, :], mask=inside, other=0.0).to(tl.float32)
+    bias = biases + (seed * heads + head) * width + column
+    to_content = tl.load(bias, mask=real, other=0.0).to(tl.float32)
+    to_position = tl.load(bias + seeds * heads * width, mask=real, other=0.0).to(tl.float32)
+    contents = content + (flat * heads + head)[:, None] * width + column[None, :]
+    tl.store(contents, q + to_content[None, :], mask=inside)
+    positions = position + (head * seeds * rows + flat)[:, None] * width + column[None, :]
+    tl.store(positions, (q + to_position[None, :]) * scale, mask=inside)
+
+
+@triton.jit
+def biased_queries_gradient_kernel(
+    to_query, to_position, sums, rows, length, width, scale, BLOCK_R: tl.constexpr, BLOCK_E: tl.constexpr
+):
+    """Every so-many-th tile of rows of one head of one seed."""
+    block, head, seed = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    blocks, heads, seeds = tl.num_programs(0), tl.num_programs(1), tl.num_programs(2)
+    column = tl.arange(0, BLOCK_E)
+    real = column < width
+    to_content_bias = sums + (((seed * blocks + block) * 2) * heads + head) * width + column
+    to_position_bias = to_content_bias + heads * width
+    content_sum = tl.load(to_content_bias, mask=real, other=0.0)
+    position_sum = tl.load(to_position_bias, mask=real, other=0.0)
+    for start in range(block * BLOCK_R, rows, blocks * BLOCK_R):
+        row = start + tl.arange(0, BLOCK_R)
+        inside = (row < rows)[:, None] & real[None, :]
+        queries = head_rows(to_query, seed, head, row, rows, length)[:, None] + column[None, :]
+        dq_content = tl.load(queries, mask=inside, other=0.0).to(tl.float32)
+        positions = to_position + (head * seeds * rows + seed * rows + row)[:, None] * width + column[None, :]
+        dq_position = tl.load(positions, mask=inside, other=0.0).to(tl.float32) * scale
+        tl.store(queries, dq_content + dq_position, mask=inside)
+        content_sum += tl.sum(dq_content, 0)
+        position_sum += tl.sum(dq_position, 0)
+    tl.store(to_content_bias, content_sum, mask=real)
+    tl.store(to_position_bias, position_sum, mask=real)
+
+
+@triton.jit
+def visible_keys_of_rows(seen, row, rows, batch, length):
+    """The first key that the query of each row of (H, N, T) sees, and one behind the last."""
+    exists, query = row < rows, row % length
+    first = tl.load(seen.first + query, mask=exists, other=0)
+    stop = tl.load(seen.stop + query, mask=exists, other=0)
+    if seen.missing is not None:
+        first = tl.maximum(first, tl.load(seen.missing + row // length % batch, mask=exists, other=0))
+    return first, stop
+
+
+@triton.jit
+def aligned_kernel(
+    scores, seen, result, rows, batch, length, columns, keys, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    """result[i, j] = scores[i, length-1-i + j] where query i sees key j, zero elsewhere."""
+    row, key = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.program_id(1) * BLOCK_K
+    key += tl.arange(0, BLOCK_K)[None, :]
+    first, stop = visible_keys_of_rows(seen, row, rows, batch, length)
+    visible = (key >= first[:, None]) & (key < stop[:, None])
+    start = scores + row.to(tl.int64) * columns + length - 1 - row % length
+    value = tl.load(start[:, None] + key, mask=visible, other=0.0)
+    inside = (row < rows)[:, None] & (key < keys)
+    tl.store((result + row.to(tl.int64) * keys)[:, None] + key, value, mask=inside)
+
+
+@triton.jit
+def aligned_gradient_kernel(
+    to_aligned, seen, result, rows, batch, length, columns, keys,
+    BLOCK_R: tl.constexpr, BLOCK_W: tl.constexpr,
+):  # fmt: skip
+    """result[i, length-1-i + j] = to_aligned[i, j] where query i sees key j, zero elsewhere."""
+    row, distance = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.program_id(1) * BLOCK_W
+    distance += tl.arange(0, BLOCK_W)[None, :]
+    first, stop = visible_keys_of_rows(seen, row, rows, batch, length)
+    key = distance - (length - 1 - row % length)[:, None]
+    visible = (key >= first[:, None]) & (key < stop[:, None])
+    value = tl.load((to_aligned + row.to(tl.int64) * keys)[:, None] + key, mask=visible, other=0.0)
+    inside = (row < rows)[:, None] & (distance < columns)
+    tl.store((result + row.to(tl.int64) * columns)[:, None] + distance, value, mask=inside)

@@ -1,0 +1,21 @@
+"""Sizes of tiles, warps and stages that kernels run with: measured on one card, to be measured on others."""
+
+from __future__ import annotations
+
+CARD = "NVIDIA H200"  # what TILES was measured on, as torch.cuda.get_device_name says
+
+# rows, queries, keys, columns: sizes of a tile; warps of 32 threads; stages of loads ahead of their use
+TILES: dict[str, dict[str, int]] = {
+    "attention": {"queries": 64, "keys": 32, "warps": 4, "short_warps": 2, "key_gradient_stages": 2},
+    "short_attention": {"rows": 64, "warps": 4, "short_warps": 2},
+    "biased_queries": {"rows": 32},
+    "biased_queries_gradient": {"rows": 64},
+    "aligned": {"rows": 32, "columns": 64},
+    "rotate": {"rows": 32},
+}
+SMALLEST = 16  # rows, keys or columns that a tensor core multiplies
+
+
+def padded(size: int, step: int = 16) -> int:
+    """The next multiple of what products and loads want; 16 numbers in bfloat16 are a sector of 32 bytes."""
+    return size + -size % step
