@@ -177,13 +177,8 @@ class SegmentModel(nn.Module):
         return Spans(self.config.cache.size, memory.read_size, tokens, memory.write_size if write else 0)
 
     def axis(self, spans: Spans, state: State, valid: Tensor | None) -> Axis:
-        """The axis for attention; what serves the layers keeps it, for segment after segment has the same."""
-
-        def fresh() -> Axis:
-            return spans.axis(state.cached, valid, self.config.memory.sees_cache)
-
-        served = self.backbone.prepared
-        return fresh() if served is None or valid is not None else served.axis(spans, fresh)
+        """The axis for attention."""
+        return spans.axis(state.cached, valid, self.config.memory.sees_cache)
 
     def valid(self, tokens: Tensor, lengths: Tensor | None, padding: str) -> Tensor | None:
         """Which tokens of a ragged batch exist, (B, L); none when all do."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from copy import copy
 from dataclasses import replace
 
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from rmt.core.cache import Cache
 from rmt.core.model import SegmentModel
-from rmt.core.recording import Recorder, sent
-from rmt.core.serving import served
+from rmt.gpu.engine import Engine, why_not_served
+from rmt.gpu.graphs import Recorder, sent
 from rmt.infer.rows import inference
 from rmt.text.lanes import Lanes
 
@@ -43,7 +43,11 @@ def perplexity(
     with ExitStack() as open_parts:
         open_parts.enter_context(inference(model))
         open_parts.enter_context(torch.autocast(device.type, torch.bfloat16, enabled=half))
-        open_parts.enter_context(served(model, half and device.type == "cuda", learns=False) or nullcontext())
+        precision = "bf16-mixed" if half else "32-true"
+        if not why_not_served(model, precision, learns=False):
+            engine = Engine(model, torch.bfloat16, learns=False)
+            engine.begin()
+            model = engine.model
         form = model.initial_state(lanes.batch)
         carried = [tensor.contiguous() for tensor in form.flat()]
         # an adaptive softmax looks at how many rare words there are

@@ -8,8 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rmt.gpu.heads import HeadGradients, Heads, RelativeHeads
-from rmt.gpu.parameters import FastParameters
+from rmt.gpu.heads import HeadGradients, Heads, RelativeGradients, RelativeHeads
 from rmt.gpu.segment import AttentionRecord, SegmentCall
 
 
@@ -20,7 +19,7 @@ def attend(projected: Tensor, output: Tensor, layer: int, call: SegmentCall) -> 
     """
     weights, operations = call.weights, call.weights.operations
     if not weights.is_relative:
-        operations.rotate(rotated_heads(projected, weights, call), *weights.table(call.axis))
+        operations.rotate(rotated_heads(projected, call), *weights.table(call.axis))
     rows_out = call.rows_out(layer)
     query, key, value = heads_of(projected, call)
     query, scale = query[:, -rows_out:], weights.config.head_width**-0.5
@@ -28,18 +27,17 @@ def attend(projected: Tensor, output: Tensor, layer: int, call: SegmentCall) -> 
     if not weights.is_relative:
         heads = Heads(query, key, value, None, call.seen(rows_out), scale)
         return AttentionRecord(projected, query, None, None, output, operations.attention(heads, output))
+    heads = Heads(query, key, value, None, call.seen(rows_out), scale)
     distances = weights.projected_distances(call.axis, call.dropout).projected[layer]
-    biases = weights.biases.stored
-    if operations.fits_short_attention(query, key, distances):
-        short = RelativeHeads(query, key, value, biases, distances, call.seen(rows_out), scale)
-        return AttentionRecord(projected, query, None, None, output, operations.short_attention(short, output))
-    seeded = query.reshape(weights.seeds, -1, *query.shape[2:])
-    content, position = operations.position_queries(seeded, biases, scale)
-    query, seen = content.view(query.shape), call.seen(rows_out)
-    scores = (position.flatten(0, 1) @ distances.mT).view(len(position), len(query), rows_out, -1)
-    bias = operations.align_distances(scores, seen, key.shape[1]).transpose(0, 1)
-    heads = Heads(query, key, value, bias, seen, scale)
-    return AttentionRecord(projected, query, position, bias, output, operations.attention(heads, output))
+    relative = RelativeHeads(heads, weights.biases.stored, distances)
+    if operations.fits_short_attention(relative):
+        lse = operations.short_attention(relative, output)
+        return AttentionRecord(projected, query, None, None, output, lse)
+    content, position = operations.biased_queries(query, weights.biases.stored, scale)
+    scores = position.view(len(distances), -1, position.shape[-1]) @ distances.mT
+    bias = operations.aligned(scores.view(*position.shape[:3], -1), heads.seen).transpose(0, 1)
+    lse = operations.attention(heads._replace(query=content, bias=bias), output)
+    return AttentionRecord(projected, content, position, bias, output, lse)
 
 
 def attend_gradient(
@@ -50,43 +48,40 @@ def attend_gradient(
     rows_out, scale = call.rows_out(layer), weights.config.head_width**-0.5
     _, key, value = heads_of(record.projected, call)
     to_query, to_key, to_value = heads_of(to_projected, call)
-    seen, to_last = call.seen(rows_out), to_query[:, -rows_out:]
-    to_query[:, : to_query.shape[1] - rows_out] = 0
+    to_last = to_query[:, -rows_out:]
+    if rows_out < to_query.shape[1]:
+        to_query[:, :-rows_out] = 0
+    heads = Heads(record.query, key, value, record.bias, call.seen(rows_out), scale)
     if weights.is_relative and record.bias is None:
         distances = weights.projected_distances(call.axis, call.dropout)
-        biases, sums = weights.biases.stored, weights.short_bias_sums(len(key))[layer]
-        short = RelativeHeads(record.query, key, value, biases, distances.projected[layer], seen, scale)
-        gradients = HeadGradients(to_last, to_key, to_value, None)
-        factors = operations.short_attention_gradient(short, to_output, record.lse, gradients, sums)
-        distances.gradients.add(distances.gradients.slot_of(layer, factors[1]), factors[0])
+        relative = RelativeHeads(heads, weights.biases.stored, distances.projected[layer])
+        sums = weights.short_bias_sums(len(key))[layer]
+        places = RelativeGradients(to_last, to_key, to_value, sums)
+        distances.add(layer, *operations.short_attention_gradient(relative, to_output, record.lse, places))
         return
     to_bias = None if record.bias is None else torch.empty_like(record.bias)
-    heads = Heads(record.query, key, value, record.bias, seen, scale)
     gradients = HeadGradients(to_last, to_key, to_value, to_bias)
     operations.attention_gradient(heads, to_output, record.output, record.lse, gradients)
     if to_bias is not None:
         distances_gradient(to_last, to_bias, record, layer, call)
     if not weights.is_relative:
-        operations.rotate(
-            rotated_heads(to_projected, weights, call), *weights.table(call.axis), back=True
-        )
+        operations.rotate(rotated_heads(to_projected, call), *weights.table(call.axis), backward=True)
 
 
 def distances_gradient(
     to_query: Tensor, to_bias: Tensor, record: AttentionRecord, layer: int, call: SegmentCall
 ) -> None:
-    """From the gradient of aligned scores to those of distances, of position biases and, added, of queries."""
-    weights, operations = call.weights, call.weights.operations
-    assert record.position is not None
+    """From the gradient of aligned scores to those of distances, position biases and, added, queries."""
+    weights, operations, position = call.weights, call.weights.operations, record.position
+    assert position is not None
     distances = weights.projected_distances(call.axis, call.dropout)
-    columns = distances.projected.shape[2]
-    to_scores = operations.align_distances_gradient(to_bias.transpose(0, 1), call.seen(to_query.shape[1]), columns)
-    to_scores = to_scores.view(distances.projected.shape[1], -1, columns)
-    distances.gradients.add(distances.gradients.slot_of(layer, record.position.flatten(0, 1)), to_scores)
-    to_position = (to_scores @ distances.projected[layer]).view_as(record.position)
-    operations.position_queries_gradient(
-        to_query, to_position, weights.bias_sums[layer], weights.config.head_width**-0.5
-    )
+    _, groups, columns, width = distances.projected.shape
+    to_scores = operations.aligned_gradient(to_bias.transpose(0, 1), columns, call.seen(to_query.shape[1]))
+    to_scores = to_scores.view(groups, -1, columns)
+    distances.add(layer, to_scores, position.view(groups, -1, width))
+    to_position = (to_scores @ distances.projected[layer]).view_as(position)
+    sums, scale = weights.bias_sums[layer], weights.config.head_width**-0.5
+    operations.biased_queries_gradient(to_query, to_position, sums, scale)
 
 
 def heads_of(projected: Tensor, call: SegmentCall) -> tuple[Tensor, ...]:
@@ -95,7 +90,7 @@ def heads_of(projected: Tensor, call: SegmentCall) -> tuple[Tensor, ...]:
     return projected.view(-1, *shape).unbind(2)
 
 
-def rotated_heads(projected: Tensor, weights: FastParameters, call: SegmentCall) -> Tensor:
+def rotated_heads(projected: Tensor, call: SegmentCall) -> Tensor:
     """Queries and keys side by side, (S · B, K, 2 · H, E), a view."""
-    heads = weights.config.heads
-    return projected.view(-1, call.cache + call.rows, 3 * heads, weights.head)[:, :, : 2 * heads]
+    heads, width = call.weights.config.heads, call.weights.head
+    return projected.view(-1, call.cache + call.rows, 3 * heads, width)[:, :, : 2 * heads]

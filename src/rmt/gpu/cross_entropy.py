@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rmt.gpu.padding import padded_size
 from rmt.gpu.parameters import EngineSettings
+from rmt.gpu.tiles import padded
 from rmt.gpu.weight_gradients import WeightGradients, sum_format
 
 
@@ -37,7 +37,7 @@ class OutputLayer:
         weight, bias = slices[0][:2]
         self.classes, self.width = sum(self.sizes), weight.shape[-1]
         self.seeds = bias.numel() // bias.shape[-1]
-        shape = (1, self.seeds, padded_size(self.classes), padded_size(self.width + 1))
+        shape = (1, self.seeds, padded(self.classes), padded(self.width + 1))
         self.stored = torch.zeros(shape, dtype=settings.dtype, device=weight.device)
         like = self.stored if settings.learns else self.stored[:0]
         self.gradients = WeightGradients(like, sum_format(settings.dtype), settings.max_waiting)

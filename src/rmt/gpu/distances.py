@@ -18,6 +18,10 @@ class Distances(NamedTuple):
     projected: Tensor  # (layers, H · S, W, E)
     gradients: WeightGradients  # of `projected`
 
+    def add(self, layer: int, to_scores: Tensor, position: Tensor) -> None:
+        """A layer scored queries (H · S, N, E) by distances; the scores' gradients are (H · S, N, W)."""
+        self.gradients.add(self.gradients.slot_of(layer, position), to_scores)
+
     def projection_gradient(self) -> Tensor:
         """The gradient of the projections, (layers, S, H, E, D)."""
         seeds = len(self.rows)

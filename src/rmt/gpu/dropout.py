@@ -47,7 +47,8 @@ class Dropout(NamedTuple):
         """The mask of a place in the segment, or none where nothing is dropped."""
         if not self.probability:
             return None
-        return Drop(self.keys, self.probability, self.segment * SITES + site + PER_LAYER * layer)
+        number = self.segment * SITES + site + PER_LAYER * layer
+        return Drop(self.keys, self.probability, 2 * number + 3)  # odd, and not 1: kernels are compiled once
 
 
 def update_keys(seed: int, step: int, process: int = 0) -> Tensor:

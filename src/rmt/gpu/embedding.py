@@ -14,14 +14,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from rmt.gpu.cross_entropy import OutputLayer, TableSlice
-from rmt.gpu.padding import add_gradient, padded_size
+from rmt.gpu.padding import add_gradient
 from rmt.gpu.parameters import EngineSettings
+from rmt.gpu.tiles import padded
 from rmt.gpu.weight_gradients import add_product, sum_format
 from rmt.nn.adaptive import AdaptiveEmbedding, Rows
 from rmt.nn.embedding import TiedEmbedding
 from rmt.nn.joining import laid
 
-MAX_CHOICE_ELEMENTS = 2**24  # of a matrix that chooses rows, so that a product sums them up: 32 MB of bfloat16
+MAX_CHOICE_ELEMENTS = (
+    2**24
+)  # of a matrix that chooses rows, so that a product sums them up: 32 MB of bfloat16
 
 
 class FastTables:
@@ -34,7 +37,7 @@ class FastTables:
         settings: EngineSettings,
         stream: torch.dtype,
     ):
-        """`table` is weight and bias, whose rows are the first slices of the `outputs`; rows are in `stream`."""
+        """`table` is weight and bias, the first slices of the `outputs`; rows are looked up in `stream`."""
         self.table, self.outputs, self.settings, self.stream = table, outputs, settings, stream
         self.scale = math.sqrt(table[0].shape[-1])
         self.begin()
@@ -174,8 +177,8 @@ def sum_by_number(rows: Tensor, numbers: Tensor, count: int) -> Tensor:
     """Rows (N, D) added up by their numbers, (count, D): a product where many have the same."""
     exact = sum_format(rows.dtype)
     if rows.is_cuda and count * len(rows) <= MAX_CHOICE_ELEMENTS:
-        chosen = numbers[:, None] == torch.arange(padded_size(count), device=numbers.device)
-        total = rows.new_empty(1, padded_size(count), rows.shape[1], dtype=exact)
+        chosen = numbers[:, None] == torch.arange(padded(count), device=numbers.device)
+        total = rows.new_empty(1, padded(count), rows.shape[1], dtype=exact)
         add_product(total, chosen[None].to(rows.dtype), rows[None], False)
         return total[0, :count]
     summed: Tensor = torch.ops.aten.embedding_dense_backward(rows.to(exact), numbers, count, -1, False)

@@ -19,8 +19,8 @@ from rmt.core.model import SegmentModel
 from rmt.core.spans import Spans
 from rmt.core.state import State
 from rmt.gpu import naive
+from rmt.gpu.backbone import FastBackbone
 from rmt.gpu.embedding import FastAdaptiveEmbedding, FastTables, FastTiedEmbedding, table_of
-from rmt.gpu.layers import FastBackbone
 from rmt.gpu.parameters import EngineSettings, FastParameters
 from rmt.gpu.weight_gradients import MAX_WAITING_ELEMENTS
 from rmt.nn.axis import Axis
@@ -129,7 +129,7 @@ def operations_for(device: torch.device) -> ModuleType:
 
 
 def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> str:
-    """Why a model is left to the plain layers on its device, in a line; nothing where the engine serves it."""
+    """Why a model is left to the plain layers on its device; nothing where the engine serves it."""
     config, device = model.config, next(model.parameters()).device
     frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
     reasons = {
@@ -138,7 +138,8 @@ def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> 
         "the GPU does not multiply in bfloat16": not has_bfloat16(),
         "Triton is not installed": not has_triton(),
         f"memory.kind={config.memory.kind} lives in the layers": model.memory.in_layers,
-        f"positions={config.positions} look at what comes later": config.positions not in ("relative", "rotary"),
+        f"positions={config.positions} look at what comes later": config.positions
+        not in ("relative", "rotary"),
         f"head_width={config.head_width} is above {MAX_HEAD_WIDTH}": config.head_width > MAX_HEAD_WIDTH,
         f"{', '.join(frozen[:1])} is frozen": learns and bool(frozen),
     }

@@ -9,25 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._triton import has_triton
-
-from rmt.core.model import SegmentModel
 
 Work = Callable[..., tuple[Tensor, ...]]
 KEPT = 4  # recordings
-WIDE = 256  # from this width on, layers are compiled one by one: as fast, and sooner done
-
-
-def compile_parts(model: SegmentModel) -> None:
-    """Compile a narrow model's segment as a whole, whose time goes into launches; or a wide one's layers."""
-    if not has_triton():
-        return
-    if model.config.width < WIDE:
-        model.compile(dynamic=False)
-        return
-    for layer in model.backbone.layers:
-        layer.compile(dynamic=False)
-    model.embedding.scored = torch.compile(model.embedding.scored, dynamic=False)  # type: ignore[method-assign]
 
 
 class Captured:

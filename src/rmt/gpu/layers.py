@@ -9,100 +9,16 @@ update. Pre-norm and post-norm differ in where the residual goes on: from before
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from rmt.gpu.attention import attend, attend_gradient
-from rmt.gpu.dropout import ATTENTION, FEED_FORWARD, INNER, INPUT, OUTPUT, Dropout
+from rmt.gpu.dropout import ATTENTION, FEED_FORWARD, INNER, INPUT, OUTPUT
 from rmt.gpu.norms import Branch, Normed
-from rmt.gpu.parameters import FastParameters
 from rmt.gpu.segment import FusedLayer, LayerGradients, LayerRecord, SegmentCall, Slots
 from rmt.gpu.weight_gradients import Slot
-from rmt.nn.attention import Attend, KeyValue, fused
-from rmt.nn.axis import Axis
-from rmt.nn.backbone import Around, Backbone, BackboneOutput
-
-
-class FastBackbone(Backbone):
-    """A backbone that encodes whole segments in kernels, and all else as the plain one does."""
-
-    weights: FastParameters
-    segments: int  # encoded since the update began
-
-    def forward(
-        self,
-        x: Tensor,
-        axis: Axis,
-        cache: tuple[Tensor, ...] = (),
-        past: tuple[KeyValue, ...] = (),
-        attend: Attend = fused,
-        last: int | None = None,
-        around: Around | None = None,
-    ) -> BackboneOutput:
-        """As `Backbone.forward`; an axis whose mask all rows share is that of a whole segment."""
-        if last is None or past or attend is not fused or axis.mask.dim() != 2:
-            return super().forward(x, axis, cache, past, attend, last, around)
-        probability = self.weights.config.dropout if self.training else 0.0
-        call = SegmentCall(
-            self.weights,
-            axis,
-            rows=x.shape[1],
-            last=last,
-            dropout=Dropout(self.weights.keys, probability, self.segments),
-            keeps=torch.is_grad_enabled() and self.weights.settings.learns and last > 0,
-        )
-        self.segments += 1
-        hidden, *layer_inputs = EncodeSegment.apply(x, axis.present, call, *cache[: call.cache])
-        return BackboneOutput(hidden, tuple(layer_inputs), (), ())
-
-
-class EncodeSegment(torch.autograd.Function):
-    """The backbone as a function of rows (B, R, D): the last T of them, and every layer's input for the cache.
-
-    Everything has S in front where seeds are stacked. Where segments are recomputed, only what goes in is kept.
-    """
-
-    @staticmethod
-    def forward(x: Tensor, present: Tensor, call: SegmentCall, *cache: Tensor) -> tuple[Tensor, ...]:
-        if cache:
-            call.missing = (call.axis.mask.shape[-1] - present).flatten().int()
-        with torch.cuda.device_of(x):
-            return encode(x, cache, call)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        x, _, ctx.call, *cache = inputs
-        ctx.shape = x.shape
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.set_materialize_grads(False)
-        if ctx.call.weights.settings.recomputes:
-            ctx.call.forget()
-            ctx.save_for_backward(x, *cache)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        call, before = ctx.call, ctx.saved_tensors
-        with torch.cuda.device_of(gradient):
-            if before:
-                encode(before[0], before[1:], call)
-            to_x = differentiate(gradient, call).reshape(ctx.shape).to(gradient.dtype)
-        call.forget()
-        return to_x, *(None,) * (len(ctx.needs_input_grad) - 1)
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], x: Tensor, present: Tensor, call: SegmentCall, *cache: Tensor
-    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        """All seeds at once."""
-        dims = in_dims[0], in_dims[1], *in_dims[3:]
-        x, present, *cache = (
-            tensor if dim is None else tensor.movedim(dim, 0)
-            for tensor, dim in zip((x, present, *cache), dims, strict=True)
-        )
-        outputs = EncodeSegment.apply(x, present, call, *cache)
-        return outputs, (0,) * len(outputs)
 
 
 class Entering(NamedTuple):
@@ -122,6 +38,8 @@ class Returning(NamedTuple):
 
 def encode(x: Tensor, cache: tuple[Tensor, ...], call: SegmentCall) -> tuple[Tensor, ...]:
     """The last rows (…, T, D) behind all layers; with a cache, also what goes into each of them (…, R, D)."""
+    if not call.last and not cache:
+        return (x[..., :0, :],)
     entering, layer_inputs = begin(x, call), []
     for layer in range(call.weights.config.layers):
         if cache:
@@ -247,7 +165,7 @@ def finish_fused_gradient(returning: Returning, layer: int, call: SegmentCall) -
 
 
 def norm_gradient(returning: Returning, layer: int, call: SegmentCall) -> tuple[Tensor, Tensor]:
-    """Back through the norm in front of a layer, or behind the last: of what it saw, and of the branch in it."""
+    """Back through the norm before a layer, or behind the last: to what it saw, and to the branch in it."""
     weights, operations = call.weights, call.weights.operations
     gradient, past = to_normal(returning, layer, call)
     drop = call.dropout.at(FEED_FORWARD, layer - 1) if layer else None

@@ -1,12 +1,15 @@
 """Plain twins of the kernels, in torch: the same names, signatures and results, in any precision."""
 
 # S seeds · B batch · N = S·B segments · T queries · K keys · H heads · E head width · W distances
+# rows (S, N, D): there N rows of a seed · D width · F inner width · V classes
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from rmt.gpu.dropout import WORD, Drop
 from rmt.gpu.heads import (
     BiasedQueries,
     DistanceFactors,
@@ -16,7 +19,11 @@ from rmt.gpu.heads import (
     RelativeHeads,
     Seen,
 )
+from rmt.gpu.norms import EPSILON, Branch, Norm, Normed
 from rmt.gpu.tiles import padded
+from rmt.gpu.weight_gradients import sum_format
+
+MAX_FUSED_WIDTH = 0  # no layer is fused: what the fused kernel does is `rmt.gpu.layers.finish_layer`
 
 
 def exact(x: Tensor) -> Tensor:
@@ -101,6 +108,11 @@ def heads_first(seen: Seen) -> Tensor:
     return seen.mask() if seen.missing is None else seen.mask().squeeze(1)
 
 
+def fits_short_attention(relative: RelativeHeads) -> bool:
+    """Nothing has to be short here."""
+    return False
+
+
 def short_attention(relative: RelativeHeads, output: Tensor) -> Tensor:
     """The twin of `rmt.gpu.kernels.short_attention.short_attention`."""
     return attention(with_bias(relative)[0], output)
@@ -143,3 +155,99 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor, backward: bool = False) -> N
     a, b = exact(x).chunk(2, dim=-1)
     cos, sin = cosine[:, None], sine[:, None] * (-1 if backward else 1)
     x.copy_(torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1))
+
+
+def norm(x: Tensor, norm: Norm, normal: Tensor) -> Normed:
+    """The layer norm of rows x (S, N, D), written to `normal`."""
+    true = x[..., : norm.width]
+    moments = torch.stack([true.mean(-1), (true.var(-1, correction=0) + EPSILON).rsqrt()])
+    rows = units(x, moments, norm.width) * norm.gain[:, None] + norm.shift[:, None]
+    return Normed(x, normal.copy_(rows), moments)
+
+
+def add_norm(residual: Tensor, branch: Branch, parameters: Norm, normal: Tensor) -> Normed:
+    """The layer norm of residual + dropout(branch), written to `normal`."""
+    rows = branch.rows.to(parameters.gain.dtype)
+    rows = rows if branch.bias is None else rows + branch.bias[:, None]
+    rows = rows if branch.drop is None else dropout(rows, branch.drop)
+    return norm((residual + rows).to(residual.dtype), parameters, normal)
+
+
+def norm_gradient(
+    gradient: Tensor, past: Tensor | None, normed: Normed, norm: Norm, drop: Drop | None
+) -> tuple[Tensor, Tensor]:
+    """The gradient of what a norm was taken of, and that of the branch in it, for products.
+
+    `past` is the gradient of the residual that goes on: from before the norm, or post-norm's from behind it.
+    To `norm.sums` go the gradients of gain and shift, and of the branch's bias.
+    """
+    assert normed.moments is not None
+    width, format = norm.width, norm.gain.dtype
+    unit, come = units(normed.total.to(format), normed.moments, width)[..., :width], gradient.to(format)
+    come = (come if past is None or not norm.is_post else come + past)[..., :width]
+    back = come * norm.gain[:, None, :width]
+    back = back - back.mean(-1, keepdim=True) - unit * (back * unit).mean(-1, keepdim=True)
+    to_total = F.pad(back * normed.moments[1, ..., None], (0, gradient.shape[-1] - width))
+    to_total = to_total if past is None or norm.is_post else to_total + past
+    to_branch = to_total if drop is None else dropout(to_total, drop)
+    parts = torch.stack([come * unit, come, to_branch[..., :width]], 1)
+    norm.sums[:, 0, :, :width] += parts.sum(2)
+    return to_total.to(normed.total.dtype), to_branch.to(norm.dtype)
+
+
+def units(x: Tensor, moments: Tensor, width: int) -> Tensor:
+    """Rows with mean 0 and variance 1, zero behind the true width."""
+    mean, scale = moments[..., None]
+    return F.pad((x[..., :width] - mean) * scale, (0, x.shape[-1] - width))
+
+
+def up_relu(x: Tensor, matrix: Tensor, bias: Tensor, drop: Drop | None, inner: Tensor) -> Tensor:
+    """dropout(max(0, x matrixᵀ + bias)), written to `inner` (S, N, F)."""
+    rows = (x @ matrix.mT + bias[:, None]).relu()
+    return inner.copy_(rows if drop is None else dropout(rows, drop))
+
+
+def relu_down_gradient(gradient: Tensor, matrix: Tensor, inner: Tensor, sums: Tensor, scale: float) -> Tensor:
+    """scale · gradient matrix (S, N, F) where `inner` is positive; sums over rows go to (S, blocks, F)."""
+    to_inner = torch.where(inner > 0, gradient @ matrix * scale, 0.0)
+    sums[:, 0] += to_inner.sum(1)
+    return to_inner
+
+
+def dropout(rows: Tensor, drop: Drop) -> Tensor:
+    """Rows (S, N, D) with zeros where the mask says so, the others scaled up."""
+    return torch.where(kept(drop, rows.shape).to(rows.device), rows * drop.scale, 0.0).to(rows.dtype)
+
+
+def kept(drop: Drop, shape: torch.Size) -> Tensor:
+    """The mask (S, …): a hash of every element's number in its seed, as in `rmt.gpu.kernels.dropout`."""
+    keys, site = drop.keys, torch.tensor(drop.site, device=drop.keys.device)
+    elements = torch.arange(shape[1:].numel(), device=keys.device).view(1, *shape[1:]) % WORD
+    ones = (1,) * (len(shape) - 1)
+    low = mixed(keys[:, 0] ^ mixed(site)).view(-1, *ones)
+    high = mixed((keys[:, 1] + site) % WORD).view(-1, *ones)
+    word = elements ^ low
+    word = (word ^ (word >> 16)) * 0x7FEB352D % WORD
+    word = word ^ high
+    word = (word ^ (word >> 15)) * 0x846CA68B % WORD
+    return word ^ (word >> 16) >= drop.threshold
+
+
+def mixed(word: Tensor) -> Tensor:
+    """The hash triple32, in 64 bits."""
+    for shift, factor in ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB)):
+        word = (word ^ (word >> shift)) * factor % WORD
+    return word ^ (word >> 14)
+
+
+def cross_entropy(scores: Tensor, targets: Tensor, classes: int, keep: bool) -> tuple[Tensor, Tensor]:
+    """Losses (S, N) of scores (S, N, V), of which the first `classes` exist, and the gradient of the scores.
+
+    A target below zero has no loss. Unless they are to be kept, the scores may be overwritten.
+    """
+    logs = scores[..., :classes].to(sum_format(scores.dtype)).log_softmax(-1)
+    chosen = F.one_hot(targets.clamp(min=0), classes).to(logs.dtype)
+    counts = (targets >= 0)[..., None]
+    losses = -torch.where(counts, logs * chosen, 0.0).sum(-1)
+    change = torch.where(counts, logs.exp() - chosen, 0.0)
+    return losses, F.pad(change, (0, scores.shape[-1] - classes)).to(scores.dtype)

@@ -8,6 +8,7 @@ Zeros fill up what is narrower; they change nothing but the time.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,11 +16,6 @@ from torch import Tensor
 from rmt.gpu.weight_gradients import Slot, WeightGradients, sum_format
 
 Shape = tuple[int, ...]
-
-
-def padded_size(size: int, step: int = 16) -> int:
-    """The next multiple of what products and loads want: 32 bytes of bfloat16."""
-    return size + -size % step
 
 
 class PaddedVectors:
@@ -31,7 +27,7 @@ class PaddedVectors:
         self.seeds = parameters[0].numel() // math.prod(shape)
         device = parameters[0].device
         self.stored = torch.zeros(len(parameters), self.seeds, *room, dtype=dtype, device=device)
-        self.true_part = (..., *(slice(size) for size in shape))
+        self.true_part: Any = (..., *(slice(size) for size in shape))
         self.inside = self.stored[self.true_part]
 
     def __getitem__(self, number: int) -> Tensor:

@@ -1,6 +1,6 @@
 """A backbone's parameters as products want them, and where their gradients gather in an update.
 
-Once per update they are cast, in widths that suit a GPU: zeros fill them up, which change nothing but the time.
+Once per update they are cast, in widths that suit a GPU: zeros fill them up and change nothing but the time.
 Gradients of matrices are sums of products, those of vectors sums over rows, block by block: each program of a
 kernel adds to a block of its own, so that sums have the same order every time.
 """
@@ -23,7 +23,8 @@ from rmt.gpu.distances import Distances, project_distances
 from rmt.gpu.dropout import DISTANCES, Dropout
 from rmt.gpu.heads import Seen, seen_of
 from rmt.gpu.norms import Norm
-from rmt.gpu.padding import PaddedMatrices, PaddedVectors, padded_size
+from rmt.gpu.padding import PaddedMatrices, PaddedVectors
+from rmt.gpu.tiles import padded
 from rmt.gpu.weight_gradients import sum_format
 from rmt.nn.axis import Axis
 from rmt.nn.positions import Relative, Rotary
@@ -61,8 +62,8 @@ class FastParameters:
         self.is_relative, self.is_post = config.positions == "relative", config.norm == "post"
         halves = 1 if self.is_relative else 2  # rotary positions rotate one half of a head against the other
         heads, head, inner, width = config.heads, config.head_width, config.inner_width, config.width
-        parts, room = (halves, head // halves), (halves, padded_size(head // halves, 16 // halves))
-        self.width, self.head, self.inner = padded_size(width), math.prod(room), padded_size(inner)
+        parts, room = (halves, head // halves), (halves, padded(head // halves, 16 // halves))
+        self.width, self.head, self.inner = padded(width), math.prod(room), padded(inner)
         D, E, inner_room = self.width, self.head, self.inner
         layers = range(config.layers)
 
@@ -123,17 +124,25 @@ class FastParameters:
 
     def begin(self) -> None:
         """Take over all parameters as they are now, with gradients of zero."""
-        cast: list[tuple[Tensor, Tensor]] = []  # all at once
+        stored: list[Tensor] = []  # all that are cast, at once
+        values: list[Tensor] = []
         for group in self.groups:
             if group.stored.dtype == group.parameters[0].dtype:
                 group.inside[:] = torch.stack(group.values())
             else:
-                cast += zip(group.inside, group.values(), strict=True)
-        if cast:
-            torch._foreach_copy_(*map(list, zip(*cast, strict=True)))
+                stored += group.inside.unbind(0)
+                values += group.values()
+        if stored:
+            torch._foreach_copy_(stored, values)
         for matrices in self.matrices:
             matrices.gradients.forget()
-        for sums in (self.norm_sums, self.cache_sums, self.up_sums, self.bias_sums, *self.short_sums.values()):
+        for sums in (
+            self.norm_sums,
+            self.cache_sums,
+            self.up_sums,
+            self.bias_sums,
+            *self.short_sums.values(),
+        ):
             sums.zero_()
         self.distances = {}
 
@@ -151,8 +160,8 @@ class FastParameters:
         self.down_bias.deliver(branch[2::2])
         self.up_bias.deliver(self.up_sums.sum(2))
         if self.is_relative:
-            biases = sum(sums.sum((0, 2)) for sums in (self.bias_sums, *self.short_sums.values()))
-            self.biases.deliver(biases.transpose(0, 1))
+            parts = [sums.sum((0, 2)) for sums in (self.bias_sums, *self.short_sums.values())]
+            self.biases.deliver(torch.stack(parts).sum(0).transpose(0, 1))
             for distances in self.distances.values():
                 self.project.deliver(distances.projection_gradient())
         self.distances = {}

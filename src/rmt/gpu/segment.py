@@ -144,7 +144,7 @@ class SegmentCall:
         return F.pad(x.unflatten(1, (-1, rows_out)), (0, 0, self.rows - rows_out, 0)).flatten(1, 2)
 
     def behind_cache(self, cached: Tensor, x: Tensor) -> Tensor:
-        """[cache ∘ segment] of every row of the batch: (S, B · C, D) and (S, B · R, D) -> (S, B · (C+R), D)."""
+        """[cache ∘ segment] of every row: (S, B · C, D) and (S, B · R, D) -> (S, B · (C+R), D)."""
         parts = cached.unflatten(1, (-1, self.cache)), x.unflatten(1, (-1, self.rows))
         return torch.cat(parts, dim=2).flatten(1, 2)
 

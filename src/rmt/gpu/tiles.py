@@ -12,6 +12,17 @@ TILES: dict[str, dict[str, int]] = {
     "biased_queries_gradient": {"rows": 64},
     "aligned": {"rows": 32, "columns": 64},
     "rotate": {"rows": 32},
+    "norm": {"elements": 2048, "warps": 4},
+    "norm_gradient": {"elements": 2048, "rows": 8, "warps": 2, "wide_warps": 8},
+    "dropout": {"elements": 1024},
+    "relu": {"rows": 32, "columns": 128},
+    "relu_gradient": {"rows": 64, "columns": 128},
+    "relu_product": {"rows": 128, "columns": 128, "depth": 64, "group": 8, "warps": 4, "stages": 2},
+    "cross_entropy": {"elements": 4096, "rows": 64, "warps": 4, "wide_warps": 8},
+    # rows of a tile, and columns of a matrix at a time, for up to 2,048 rows, up to 16,384, and more
+    "fused_layer_few": {"below": 2049, "rows": 16, "columns": 128},
+    "fused_layer_some": {"below": 16385, "rows": 32, "columns": 128},
+    "fused_layer": {"rows": 64, "columns": 64, "warps": 4},
 }
 SMALLEST = 16  # rows, keys or columns that a tensor core multiplies
 

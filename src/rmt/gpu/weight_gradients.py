@@ -17,7 +17,7 @@ MAX_JOINED_ELEMENTS = 2**22  # in two factors; a product of more fills an H200 b
 
 
 class Slot:
-    """The two factors of one product: the right one is written in the forward pass, the left one in backward."""
+    """The two factors of a product: the right one is written in the forward pass, the left one later."""
 
     def __init__(self, number: int, right: Tensor, left: Tensor | None, order: int):
         self.number = number  # of the matrix
@@ -111,7 +111,8 @@ class WeightGradients:
         span = slice(numbers[0], numbers[-1] + 1)
         pairs = [sorted(self.waiting[number], key=lambda pair: pair[0].order) for number in numbers]
         if self.fills_buffers(pairs, numbers, rows):
-            add_product(self.totals[span, 0], *(side[span, :rows] for side in self.buffers), adds)
+            left, right = (side[span, :rows] for side in self.buffers)
+            add_product(self.totals[span, 0], left, right, adds)
             return
         flat = [pair for waiting in pairs for pair in waiting]
         left = torch.cat([left for _, left in flat], dim=1).unflatten(1, (len(numbers), -1))
@@ -125,9 +126,7 @@ class WeightGradients:
         accumulate = torch._foreach_add_ if adds else torch._foreach_copy_
         accumulate([self.totals[number] for number in numbers], list(products.unbind(1)))
 
-    def fills_buffers(
-        self, pairs: list[list[tuple[Slot, Tensor]]], numbers: list[int], rows: int
-    ) -> bool:
+    def fills_buffers(self, pairs: list[list[tuple[Slot, Tensor]]], numbers: list[int], rows: int) -> bool:
         """Whether the first `rows` rows of the buffers are exactly what waits for these matrices."""
         whole = all(self.taken[number] == rows for number in numbers)
         return whole and all(
@@ -145,7 +144,7 @@ class WeightGradients:
         return True
 
     def grow_buffers(self, rows: int) -> None:
-        """Let as many factors wait side by side in the next update, if there is one seed and memory for it."""
+        """Let as many factors of one seed wait side by side in the next update, if there is memory for it."""
         count, groups, *widths = self.totals.shape
         known = self.buffers[1].shape[1] if self.buffers else 0
         too_large = count * rows * sum(widths) > self.max_waiting
@@ -161,7 +160,7 @@ def sum_format(dtype: torch.dtype) -> torch.dtype:
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor, adds: bool) -> None:
-    """total += leftᵀ right, or = where it `adds` not; (G, rows, columns), accumulated in its number format."""
+    """total += leftᵀ right, or = where it `adds` not; (G, rows, columns), summed in its number format."""
     if left.dtype == total.dtype or not total.is_cuda:
         total.baddbmm_(left.mT.to(total.dtype), right.to(total.dtype), beta=float(adds))
     elif len(total) == 1:

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from rmt.config import positive
 from rmt.core.model import SegmentModel
-from rmt.core.recording import Recorder
 from rmt.core.state import State
 from rmt.core.tree import tree_items
 from rmt.errors import DataError
+from rmt.gpu.graphs import Recorder
 
 RECORDERS: weakref.WeakKeyDictionary[Any, Recorder] = weakref.WeakKeyDictionary()
 

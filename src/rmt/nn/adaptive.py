@@ -18,8 +18,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rmt.errors import ConfigError
-from rmt.nn.embedding import embed
-from rmt.nn.fast.lookup import Held
 from rmt.nn.linear import linear
 
 NO_TARGET = -100  # cross-entropy and its gradient are zero here
@@ -39,7 +37,6 @@ class AdaptiveEmbedding(nn.Module):
         sizes = [stop - start for start, stop in pairwise((0, *cutoffs, vocabulary))]
         self.words = SharedTable(sizes, width) if div_val == 1 else NarrowTables(sizes, width, div_val)
         self.clusters = nn.Linear(width, len(cutoffs))
-        self.held: Held | None = None
 
     def forward(self, tokens: Tensor) -> Tensor:
         embedded: Tensor = self.words(tokens)
@@ -79,8 +76,6 @@ class AdaptiveEmbedding(nn.Module):
 
     def entropy(self, hidden: Tensor, targets: Tensor, cluster: int, rows: Rows) -> Tensor:
         """The cross-entropy of positions (P, D) within a cluster, zero where a target is below zero."""
-        if self.held is not None:
-            return self.held.outputs[cluster].losses(hidden, targets, keep=False)[1]
         scores = self.words.score(hidden, cluster, rows) if cluster else self.score_head(hidden, rows)
         return F.cross_entropy(scores, targets, reduction="none")
 
@@ -111,10 +106,9 @@ class SharedTable(nn.Module):
         self.sizes = sizes
         self.weight = nn.Parameter(torch.empty(sum(sizes), width))
         self.bias = nn.Parameter(torch.zeros(sum(sizes)))
-        self.held: Held | None = None
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return embed(self, tokens, math.sqrt(self.weight.shape[1]))
+        return F.embedding(tokens, self.weight) * math.sqrt(self.weight.shape[1])
 
     def rows(self) -> list[Rows]:
         """The rows of every cluster; one split, so that the table's gradient is made once."""

@@ -12,12 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rmt.nn.heads import KERNELS
 from rmt.nn.linear import Linear, linear
-
-HALVES = (torch.bfloat16, torch.float16)
-if KERNELS:
-    from rmt.nn import kernel
 
 
 class KeyValue(NamedTuple):
@@ -43,17 +38,10 @@ Attend = Callable[[Tensor, KeyValue, Tensor, Tensor], Attended]
 
 
 def fused(query: Tensor, seen: KeyValue, bias: Tensor, mask: Tensor) -> Attended:
-    """Attention through fused kernels: torch's; in half precision on a GPU, our own where those are slow.
-
-    `bias` is () for none, or (B, H, Q, K).
-    """
-    none, kind, width = query.new_empty(0), seen.value.dtype, query.shape[-1]
-    if KERNELS and seen.value.is_cuda and kind in HALVES and (bias.dim() or width % 8):
-        shown = mask.unsqueeze(0) if mask.dim() == 2 else mask.squeeze(1)
-        rows = (query.to(kind), seen.key.to(kind), seen.value, bias.to(kind) if bias.dim() else None)
-        return Attended(kernel.attention(*rows, shown, width**-0.5)[0], none)
+    """Attention through torch's fused kernels; `bias` is () for none, or (B, H, Q, K)."""
     visible = torch.where(mask, bias, -math.inf) if bias.dim() else mask
-    return Attended(F.scaled_dot_product_attention(query, seen.key, seen.value, attn_mask=visible), none)
+    output = F.scaled_dot_product_attention(query, seen.key, seen.value, attn_mask=visible)
+    return Attended(output, query.new_empty(0))
 
 
 def eager(query: Tensor, seen: KeyValue, bias: Tensor, mask: Tensor) -> Attended:

@@ -7,13 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, cast
 
-import torch
 from torch import Tensor, nn
 
 from rmt.nn.attention import Attend, Attention, KeyValue, fused
 from rmt.nn.axis import Axis
-from rmt.nn.fast.encode import Call, Encode
-from rmt.nn.fast.prepared import Prepared, Sizes
 from rmt.nn.layer import Layer
 from rmt.nn.positions import SCHEMES
 
@@ -65,8 +62,6 @@ class Backbone(nn.Module):
         )
         self.final_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
         self.dropout = nn.Dropout(dropout)
-        self.sizes = Sizes(layers, width, heads, head_width, inner_width, positions)
-        self.prepared: Prepared | None = None  # while it is set, whole segments are encoded by it
 
     def forward(
         self,
@@ -83,11 +78,6 @@ class Backbone(nn.Module):
         With `last`, only so many rows at the end come out of the last layer. `around` sees and changes what
         goes into each layer, and sees what comes out.
         """
-        if self.prepared is not None and last is not None and attend is fused and axis.mask.dim() == 2:
-            keeps = torch.is_grad_enabled() and self.prepared.learns
-            call = Call(self.prepared, axis, last, keeps)
-            hidden: Tensor = Encode.apply(x, call) if last else x[:, :0]
-            return BackboneOutput(hidden, (), (), ())
         layers, table = cast(Sequence[Layer], self.layers), self.positions(axis)
         if not past:
             past = tuple(layer.remember(h, table) for layer, h in zip(layers, cache, strict=True))

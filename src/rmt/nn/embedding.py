@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rmt.nn.fast.lookup import Held
 from rmt.nn.linear import linear
-
-
-def embed(table: Any, tokens: Tensor, scale: float) -> Tensor:
-    """The rows of tokens in a module's table, times `scale`."""
-    if table.held is not None:
-        rows: Tensor = table.held.rows(table.weight, tokens, scale)
-        return rows
-    return F.embedding(tokens, table.weight) * scale
 
 
 class TiedEmbedding(nn.Module):
@@ -28,10 +18,9 @@ class TiedEmbedding(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocabulary, width))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
-        self.held: Held | None = None
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return embed(self, tokens, math.sqrt(self.weight.shape[1]))
+        return F.embedding(tokens, self.weight) * math.sqrt(self.weight.shape[1])
 
     def logits(self, hidden: Tensor) -> Tensor:
         return linear(hidden, self.weight, self.bias)
@@ -44,8 +33,6 @@ class TiedEmbedding(nn.Module):
         self, hidden: Tensor, targets: Tensor, capacities: tuple[int, ...] = ()
     ) -> tuple[Tensor, Tensor]:
         """Logits and losses."""
-        if self.held is not None:
-            return self.held.outputs[0].losses(hidden, targets, keep=True)
         logits = self.logits(hidden)
         losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
         return logits, losses.view_as(targets)

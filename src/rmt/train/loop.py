@@ -178,7 +178,7 @@ class Loop:
     def evaluate(self) -> bool:
         """Measure on the validation set; true if the model was never better."""
         trainer, target = self.trainer, self.config.train.target
-        with self.clock.paused(), trainer.updater.uncompiled(), gathered(trainer.model):
+        with self.clock.paused(), gathered(trainer.model):
             samples = self.task.samples("valid", self.config.train.evaluate_samples)
             asked = Measurement("valid", samples, thorough=False)
             metrics = measure(trainer.model, self.task, self.config, asked)

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from rmt.core.bptt import state_after
 from rmt.core.model import Output, SegmentModel
-from rmt.core.recording import Recorder, compile_parts
-from rmt.core.serving import MOST, served
 from rmt.core.state import State
 from rmt.errors import ConfigError
+from rmt.gpu.engine import Engine, why_not_served
+from rmt.gpu.graphs import Recorder
 from rmt.tasks.segments import Segment
 from rmt.train.config import RunConfig
 from rmt.train.device import device_of
@@ -44,12 +44,12 @@ class SingleUpdater(Updater):
             torch.manual_seed(config.seed + RANK_STRIDE * self.fabric.global_rank)  # each its own dropout
         with gathered(self.model):
             self.form = self.model.empty_state(1)
+        self.reason_not_served = self.why_not_served() if on_gpu else ""
+        self.engine = None
+        if on_gpu and not self.reason_not_served:
+            self.engine = Engine(self.model, torch.bfloat16, recompute=config.bptt.checkpoint)
         self.reason_not_recorded = self.why_not_recorded() if on_gpu else ""
-        half, most = config.precision == "bf16-mixed", 0 if config.bptt.checkpoint else MOST
-        self.served = served(self.model, half, most=most) if self.accelerated else None
         self.recorder = Recorder(self.step, self.accelerated and not self.reason_not_recorded)
-        if self.accelerated and config.compile == "auto" and self.served is None:
-            compile_parts(self.model)
 
     def set_up_torch(self, on_gpu: bool) -> None:
         """Precision of products, threads and seed, as the run has them."""
@@ -76,11 +76,19 @@ class SingleUpdater(Updater):
         set_up: Any = self.fabric.setup_optimizers(*optimizers)
         return list(set_up) if isinstance(set_up, (list, tuple)) else [set_up]
 
+    def why_not_served(self) -> str:
+        """Why the engine leaves updates on a GPU to the plain layers, if it does."""
+        if self.config.compile != "auto":
+            return f"compile={self.config.compile}"
+        if self.config.strategy == "fsdp":
+            return "strategy=fsdp gathers and drops parameters"
+        return why_not_served(self.model, self.config.precision)
+
     def why_not_recorded(self) -> str:
         """Why updates on a GPU cannot be recorded, if they cannot."""
         reasons = {
             "strategy=fsdp gathers and drops parameters": self.config.strategy == "fsdp",
-            "bptt.checkpoint sets the random state": self.config.bptt.checkpoint,
+            "bptt.checkpoint sets the random state": self.config.bptt.checkpoint and self.engine is None,
             "several processes talk to each other": self.fabric.world_size > 1,
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
@@ -91,8 +99,8 @@ class SingleUpdater(Updater):
         wanted = {"targets": segment.targets, "capacities": capacities} if has_targets else {"predict": False}
         model = self.wrapped
         context: AbstractContextManager[object] = nullcontext()
-        if self.model.backbone.prepared is not None:  # Fabric would cast the state, too
-            model, context = self.model, self.fabric.autocast()
+        if self.engine is not None:  # Fabric would cast the state, too
+            model, context = self.engine.model, self.fabric.autocast()
         with context:
             output: Output = model(segment.tokens, state, reset=segment.reset, **wanted)
         return output
@@ -101,12 +109,9 @@ class SingleUpdater(Updater):
         """Scale the gradient down to the largest norm; returns its own, ()."""
         return whole(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), largest))
 
-    def state_behind(self, segments: Sequence[Segment], state: State) -> State:
-        """The state behind segments that nothing is learned from."""
+    def state_behind(self, segments: Sequence[Segment], state: State, keys: Tensor) -> State:
+        """The state behind segments that nothing is learned from; `keys` make the masks of dropout."""
+        if self.engine is not None:
+            self.engine.begin(keys.to(self.fabric.device))
         sent = [self.fabric.to_device(without_targets(segment)) for segment in segments]
-        with self.uncompiled():
-            return state_after(self.encode, sent, state)
-
-    def uncompiled(self) -> AbstractContextManager[object]:
-        """While this is open, layers run as written: calls of many shapes are not worth compiling."""
-        return torch.compiler.set_stance("force_eager") if self.accelerated else nullcontext()
+        return state_after(self.encode, sent, state)

@@ -13,20 +13,16 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_map
-from torch.utils._triton import has_triton
 
 from rmt.core.model import Output, SegmentModel
-from rmt.core.recording import Recorder
-from rmt.core.serving import Served
 from rmt.core.state import State
+from rmt.gpu.engine import Engine
+from rmt.gpu.graphs import Recorder
 from rmt.tasks.segments import Segment
 from rmt.train.optim import build_optimizers
 from rmt.train.single import SingleUpdater
 from rmt.train.update import UpdateKind, Updater, UpdateResult, WindowBatch
 
-# Variants of `encode_each` that torch may compile: with and without a reset, with and without targets, for
-# every number of seeds that are left; torch's own limit of 8 would end in uncompiled code.
-MAX_COMPILED_VARIANTS = 64
 CLIP_EPSILON = 1e-6  # added to a norm before it divides, as torch.nn.utils.clip_grad_norm_ does
 
 
@@ -52,15 +48,10 @@ class StackedUpdater(Updater):
         for name, parameter in self.parameters.items():
             for member, view in zip(self.members, parameter.data, strict=True):
                 member.parameters[name].data = view
-        self.served = None
-        if first.served is not None:
-            self.served = Served(self.model, first.served.dtype, self.parameters, most=first.served.most)
+        self.engine = None
+        if first.engine is not None:
+            self.engine = Engine(self.model, first.engine.settings.dtype, parameters=self.parameters)
         self.recorder = Recorder(self.step, first.accelerated)
-        self.encode_segment = encode_each
-        if self.served is None and first.accelerated and self.config.compile == "auto" and has_triton():
-            limit = torch._dynamo.config.recompile_limit
-            torch._dynamo.config.recompile_limit = max(MAX_COMPILED_VARIANTS, limit)
-            self.encode_segment = torch.compile(encode_each, dynamic=False)
 
     def update_each(self, batches: Sequence[WindowBatch]) -> list[UpdateResult]:
         """Make an update of each member."""
@@ -89,11 +80,29 @@ class StackedUpdater(Updater):
         options = {"reset": segment.reset, "targets": segment.targets if has_targets else None}
         tensors = {name: tensor for name, tensor in options.items() if tensor is not None}
         with self.autocast():
-            outputs = self.encode_segment(
-                self.model, self.parameters, segment.tokens, state, tensors, capacities
-            )
+            outputs = self.encode_each(segment.tokens, state, tensors, capacities)
         logits, after, losses = tree_map(widened, outputs)
         return Output(logits, after, (), *losses)
+
+    def encode_each(
+        self, tokens: Tensor, state: State, options: dict[str, Tensor], capacities: tuple[int, ...]
+    ) -> tuple[Tensor, State, list[Tensor]]:
+        """Encode a segment (K, B, L) with each of K sets of parameters: logits, states, the losses asked for.
+
+        Without the engine, attention is the eager one: torch's fused kernels have no rule for batches of
+        batches on every device.
+        """
+        model = self.model if self.engine is None else self.engine.model
+        fixed: dict[str, Any] = {"capacities": capacities} if "targets" in options else {"predict": False}
+
+        def encode(
+            parameters: dict[str, Tensor], tokens: Tensor, state: State, options: dict[str, Tensor]
+        ) -> tuple[Tensor, State, list[Tensor]]:
+            named = {**options, **fixed, "attention": self.engine is None}
+            output: Output = functional_call(model, parameters, (tokens, state), named)
+            return output.logits, output.state, [loss for loss in output[3:] if loss is not None]
+
+        return vmap(encode, randomness="different")(self.parameters, tokens, state, options)
 
     def clip(self, largest: float) -> Tensor:
         """Scale the gradient of each seed down to the largest norm by itself; returns their own, (K,)."""
@@ -139,32 +148,6 @@ class StackedUpdater(Updater):
                 for state in optimizer.optimizer.state.values():
                     state.update({name: value.clone() for name, value in state.items()})
         self.forget_recordings()
-
-
-def encode_each(
-    model: SegmentModel,
-    parameters: dict[str, Tensor],
-    tokens: Tensor,
-    state: State,
-    options: dict[str, Tensor],
-    capacities: tuple[int, ...],
-) -> tuple[Tensor, State, list[Tensor]]:
-    """Encode a segment (K, B, L) with each of K sets of parameters: logits, states, the losses asked for.
-
-    Attention is the eager one, unless the layers are prepared: the fused kernels have no rule for batches of
-    batches on every device.
-    """
-    alone = model.backbone.prepared is None
-    fixed: dict[str, Any] = {"capacities": capacities} if "targets" in options else {"predict": False}
-
-    def encode(
-        parameters: dict[str, Tensor], tokens: Tensor, state: State, options: dict[str, Tensor]
-    ) -> tuple[Tensor, State, list[Tensor]]:
-        named = {**options, **fixed, "attention": alone}
-        output: Output = functional_call(model, parameters, (tokens, state), named)
-        return output.logits, output.state, [loss for loss in output[3:] if loss is not None]
-
-    return vmap(encode, randomness="different")(parameters, tokens, state, options)
 
 
 def widened(tensor: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rmt.core.bptt import Window, forget, states_needed, windows
+from rmt.gpu.dropout import update_keys
 from rmt.nn.adaptive import fits
 from rmt.tasks.segments import Segment
 from rmt.tasks.task import Task
@@ -116,7 +117,8 @@ class Trainer:
         resets = torch.stack([no_row(part) if part.reset is None else part.reset for part in segments], dim=1)
         columns = [torch.cat(column, dim=1) for column in zip(*(part[:3] for part in segments), strict=True)]
         states = states_needed(piece.incoming, span.start, self.config.bptt.replay_from)
-        tensors = (total, *columns, resets, *(tensor for state in states for tensor in state.flat()))
+        flat = (tensor for state in states for tensor in state.flat())
+        tensors = (total, self.dropout_keys(), *columns, resets, *flat)
         return Portion(piece, span, counted, last, WindowBatch(kind, tensors, self.step))
 
     def learned(self, portion: Portion, result: UpdateResult) -> Update:
@@ -133,7 +135,12 @@ class Trainer:
         """Go on to a segment without an update: there is nothing to learn from what comes before it."""
         newest = max(piece.incoming)
         segments = piece.segments[newest:stop]
-        piece.incoming[stop] = self.updater.state_behind(segments, piece.incoming[newest])
+        keys = self.dropout_keys()
+        piece.incoming[stop] = self.updater.state_behind(segments, piece.incoming[newest], keys)
+
+    def dropout_keys(self) -> Tensor:
+        """What makes the masks of dropout in the next update, (2,): the same when it is made again."""
+        return update_keys(self.config.seed, self.step, self.fabric.global_rank)
 
     def capacities(self, segments: Sequence[Segment]) -> tuple[int, ...]:
         """The capacities of an adaptive softmax if they hold all targets, else none: exact without."""

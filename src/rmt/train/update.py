@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,9 +16,9 @@ from torch import Tensor
 
 from rmt.core.bptt import Plan, Window, replay
 from rmt.core.model import Output, SegmentModel
-from rmt.core.recording import Recorder, sent
-from rmt.core.serving import Served
 from rmt.core.state import State
+from rmt.gpu.engine import Engine
+from rmt.gpu.graphs import Recorder, sent
 from rmt.tasks.segments import Segment
 from rmt.train import objective
 from rmt.train.config import RunConfig
@@ -43,7 +42,8 @@ class WindowBatch(NamedTuple):
     """What an update learns from, and its number."""
 
     kind: UpdateKind
-    # how many losses count, () or (K,); tokens, targets, loss mask (…, B, n · L); resets (…, B, n); states
+    # how many losses count, () or (K,); keys of dropout (…, 2); tokens, targets, loss mask (…, B, n · L);
+    # resets (…, B, n); states
     tensors: tuple[Tensor, ...]
     step: int  # updates made before
 
@@ -78,7 +78,7 @@ class Updater(ABC):
     optimizers: list[Any]  # torch's own, or as Fabric wraps them
     rate: Rate
     form: State  # any state of the model: how its tensors belong together
-    served: Served | None  # the fast layers, where they serve the model
+    engine: Engine | None  # the fast copy of the model, where there is one
     recorder: Recorder  # of `step`
 
     @abstractmethod
@@ -97,18 +97,19 @@ class Updater(ABC):
         loss, correct, norm, *state = (self.recorder if is_static else self.step)(batch.kind, *tensors)
         return UpdateResult(loss, correct, norm, tuple(state))
 
-    def step(self, kind: UpdateKind, total: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+    def step(self, kind: UpdateKind, total: Tensor, keys: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Gradients, clipping, the optimizers' step: all of an update that runs on the device.
 
-        `total` () or (K,) counts the losses. Returns the loss, the right predictions and the gradient's norm,
-        shaped like it, and the state behind the segments.
+        `total` () or (K,) counts the losses, `keys` (2,) or (K, 2) make the masks of dropout. Returns the
+        loss, the right predictions and the gradient's norm, shaped like `total`, and the state behind.
         """
         rows = total.dim()  # the dimension of the batch
         columns = (column.chunk(self.config.train.accumulate, dim=rows) for column in inputs)
-        with self.served or nullcontext():
-            parts = [self.gradients(kind, total, *part) for part in zip(*columns, strict=True)]
-        if self.served is not None:
-            self.served.deliver()
+        if self.engine is not None:
+            self.engine.begin(keys)
+        parts = [self.gradients(kind, total, *part) for part in zip(*columns, strict=True)]
+        if self.engine is not None:
+            self.engine.deliver()
         losses, correct, *after = zip(*parts, strict=True)
         if not kind.fresh:
             self.leave_initial_memory()
@@ -123,7 +124,7 @@ class Updater(ABC):
     def gradients(self, kind: UpdateKind, total: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Add the gradient of the mean loss of some rows; returns the loss, the right predictions, the state.
 
-        `inputs` are those of an update behind `total`.
+        `inputs` are those of an update behind its keys.
         """
         segments = segments_of(kind, *inputs[:COLUMNS])
         scores: list[SegmentScore] = []
@@ -139,7 +140,8 @@ class Updater(ABC):
 
         incoming = dict(enumerate(self.states_of(inputs[COLUMNS:])))
         bptt, cell = self.config.bptt, partial(self.encode, capacities=kind.capacities)
-        plan = Plan(kind.windows, bptt.replay_from, bptt.checkpoint)
+        recomputes = bptt.checkpoint and self.engine is None  # the engine does so itself
+        plan = Plan(kind.windows, bptt.replay_from, recomputes)
         unscored = [without_targets(segment) for segment in segments]
         for unrolled in replay(cell, segments, incoming, loss_of, plan, unscored):
             self.fabric.backward((unrolled.loss / total).sum())

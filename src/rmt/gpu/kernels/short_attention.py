@@ -39,6 +39,12 @@ def fits(keys: int, columns: int, width: int) -> bool:
     return bool(blocks["BLOCK_R"] * blocks["BLOCK_E"] <= longest**2)
 
 
+def fits_short_attention(relative: RelativeHeads) -> bool:
+    """Whether a program can take these heads whole."""
+    key = relative.heads.key
+    return fits(key.shape[1], relative.distances.shape[1], key.shape[3])
+
+
 def blocks_for(keys: int, columns: int, width: int) -> dict[str, Any]:
     """A tile that has all keys and all distances."""
     rows, table = block(max(keys, triton.cdiv(columns, 2))), TILES["short_attention"]

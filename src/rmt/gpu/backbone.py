@@ -1,0 +1,112 @@
+"""A backbone that encodes whole segments in kernels, and all else as the plain one does."""
+
+# S seeds · B batch · C cached rows · R rows of a segment · T rows that come out of the last layer · D width
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rmt.gpu.dropout import Dropout
+from rmt.gpu.layers import differentiate, encode
+from rmt.gpu.parameters import FastParameters
+from rmt.gpu.segment import SegmentCall
+from rmt.nn.attention import Attend, KeyValue, fused
+from rmt.nn.axis import Axis
+from rmt.nn.backbone import Around, Backbone, BackboneOutput
+
+
+class FastBackbone(Backbone):
+    """A backbone that encodes whole segments in kernels, and all else as the plain one does."""
+
+    weights: FastParameters
+    segments: int  # encoded since the update began
+
+    def forward(
+        self,
+        x: Tensor,
+        axis: Axis,
+        cache: tuple[Tensor, ...] = (),
+        past: tuple[KeyValue, ...] = (),
+        attend: Attend = fused,
+        last: int | None = None,
+        around: Around | None = None,
+    ) -> BackboneOutput:
+        """As `Backbone.forward`; an axis whose mask all rows share is that of a whole segment."""
+        if last is None or past or attend is not fused or axis.mask.dim() != 2:
+            return super().forward(x, row_by_row(axis), cache, past, attend, last, around)
+        probability = self.weights.config.dropout if self.training else 0.0
+        call = SegmentCall(
+            self.weights,
+            axis,
+            rows=x.shape[1],
+            last=last,
+            dropout=Dropout(self.weights.keys, probability, self.segments),
+            keeps=torch.is_grad_enabled() and self.weights.settings.learns and last > 0,
+        )
+        self.segments += 1
+        hidden, *layer_inputs = EncodeSegment.apply(x, axis.present, call, *(cache if call.cache else ()))
+        return BackboneOutput(hidden, tuple(layer_inputs), (), ())
+
+
+def row_by_row(axis: Axis) -> Axis:
+    """An axis of a whole segment as the plain layers take it: rows see what they have of the cache."""
+    if axis.mask.dim() != 2 or not len(axis.present):
+        return axis
+    missing = axis.mask.shape[-1] - axis.present
+    mask = axis.mask & (axis.positions >= missing[:, None, None, None])  # (B, 1, Q, K)
+    return axis._replace(mask=mask)
+
+
+class EncodeSegment(torch.autograd.Function):
+    """The backbone as a function of rows (B, R, D): the last T of them, and with a cache each layer's input.
+
+    Everything has S in front where seeds are stacked. If segments are recomputed, only what goes in is kept.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, present: Tensor, call: SegmentCall, *cache: Tensor) -> tuple[Tensor, ...]:
+        if cache:
+            call.missing = (call.axis.mask.shape[-1] - present).flatten().int()
+        with torch.cuda.device_of(x):
+            return encode(x, cache, call)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        x, _, ctx.call, *cache = inputs
+        ctx.shape = x.shape
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+        if ctx.call.weights.settings.recomputes:
+            ctx.call.forget()
+            ctx.save_for_backward(x, *cache)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        call, before = ctx.call, ctx.saved_tensors
+        with torch.cuda.device_of(gradient):
+            if before:
+                encode(before[0], before[1:], call)
+            to_x = differentiate(gradient, call) if call.last else gradient.new_zeros(ctx.shape)
+        call.forget()
+        return to_x.reshape(ctx.shape).to(gradient.dtype), *(None,) * (len(ctx.needs_input_grad) - 1)
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        x: Tensor,
+        present: Tensor,
+        call: SegmentCall,
+        *cache: Tensor,
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        """All seeds at once."""
+        dims = in_dims[0], in_dims[1], *in_dims[3:]
+        x, present, *moved = (
+            tensor if dim is None else tensor.movedim(dim, 0)
+            for tensor, dim in zip((x, present, *cache), dims, strict=True)
+        )
+        outputs = EncodeSegment.apply(x, present, call, *moved)
+        return outputs, (0,) * len(outputs)

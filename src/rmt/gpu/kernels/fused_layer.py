@@ -1,0 +1,284 @@
+"""A narrow layer behind its attention: a program takes some rows of one seed through all that follows.
+
+That is what `rmt.gpu.layers.finish_layer` and `finish_gradient` write as products and `rmt.gpu.kernels.rows`.
+Narrow layers are bound by how many kernels they launch, and their weights fit beside a tile of rows.
+"""
+
+# S seeds · N rows of a seed · W true width · D width · P = H·E heads side by side · F inner width; all padded
+# BLOCK_R, BLOCK_D, BLOCK_C rows, width and columns of a tile
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from rmt.gpu.dropout import ATTENTION, FEED_FORWARD, INNER
+from rmt.gpu.kernels.dropout import dropped, site_keys
+from rmt.gpu.kernels.rows import KernelDrop, back_through_norm, kernel_drop, moments_of, units
+from rmt.gpu.norms import Normed
+from rmt.gpu.segment import FusedLayer, LayerGradients, LayerRecord, Slots
+from rmt.gpu.tiles import SMALLEST, TILES
+
+MAX_FUSED_WIDTH = 128  # of a layer whose weights' tiles fit beside its rows on an H200's processor
+
+
+class Weights(NamedTuple):
+    """The parameters behind attention; `next` ones are the norm and projection that follow the layer."""
+
+    out: Any
+    gain: Any
+    shift: Any
+    up: Any
+    up_bias: Any
+    down: Any
+    down_bias: Any
+    next_gain: Any
+    next_shift: Any
+    next_qkv: Any
+
+
+class Drops(NamedTuple):
+    """The masks of a layer, if it has any."""
+
+    attention: KernelDrop | None
+    inner: KernelDrop | None
+    feed_forward: KernelDrop | None
+
+
+def weights_of(fused: FusedLayer) -> Weights:
+    """What the kernels load."""
+    weights, layer = fused.weights, fused.layer
+    here, after = weights.norm(2 * layer + 1), weights.norm(2 * layer + 2)
+    next_layer = min(layer + 1, weights.config.layers - 1)
+    return Weights(
+        weights.out[layer], here.gain, here.shift, weights.up[layer], weights.up_bias[layer],
+        weights.down[layer], weights.down_bias[layer], after.gain, after.shift, weights.qkv[next_layer],
+    )  # fmt: skip
+
+
+def drops_of(fused: FusedLayer) -> Drops:
+    """The masks of the layer."""
+    sites = (ATTENTION, INNER, FEED_FORWARD)
+    return Drops(*(kernel_drop(fused.dropout.at(site, fused.layer)) for site in sites))
+
+
+def tile(rows: int, width: int) -> dict[str, int]:
+    """The sizes of a tile; where rows are few, so are those of a program, for there are many processors."""
+    tables = (TILES["fused_layer_few"], TILES["fused_layer_some"])
+    table = next((table for table in tables if rows < table["below"]), TILES["fused_layer"])
+    columns = max(SMALLEST, triton.next_power_of_2(width))
+    return {"BLOCK_R": table["rows"], "BLOCK_D": columns, "BLOCK_C": table["columns"]}
+
+
+def fused_layer(
+    past: Tensor, slots: Slots, normal: Tensor, fused: FusedLayer
+) -> tuple[Normed, Normed, Tensor | None]:
+    """From what attention found (`slots.out`) and the residual `past` (S, N, D) to the end of the layer.
+
+    Returns the rows behind attention, those behind the layer, whose norm is written to `normal`, and what the
+    next layer projects them to.
+    """
+    weights, layer = fused.weights, fused.layer
+    seeds, rows, width = past.shape
+    middle, total = (past.new_empty(past.shape, dtype=weights.stream) for _ in range(2))
+    has_next = layer + 1 < weights.config.layers
+    heads = slots.out.right.shape[-1]
+    projected = slots.out.right.new_empty(seeds, rows, 3 * heads) if has_next else None
+    blocks = tile(seeds * rows, width)
+    fused_layer_kernel[(triton.cdiv(rows, blocks["BLOCK_R"]), seeds)](
+        slots.out.right, past, weights_of(fused), drops_of(fused),
+        middle, slots.up.right, slots.down.right, total, normal, projected, rows,
+        W=weights.config.width, D=width, P=heads, F=weights.inner, IS_POST=weights.is_post,
+        **blocks, num_warps=4,
+    )  # fmt: skip
+    return Normed(middle, slots.up.right, None), Normed(total, normal, None), projected
+
+
+def fused_layer_gradient(
+    gradient: Tensor, past: Tensor | None, leaving: Normed, record: LayerRecord, fused: FusedLayer
+) -> LayerGradients:
+    """Back from the next layer's projection, or from the last norm, to what attention found.
+
+    `gradient` is that of the projected rows (S, N, 3 · P), or of the last norm; `past` goes past the layer.
+    """
+    weights, layer, (seeds, rows, width) = fused.weights, fused.layer, leaving.total.shape
+    heads, inner = record.out.right.shape[-1], record.down.right
+    to_down, to_inner = record.down.left(width), record.up.left(weights.inner)
+    to_out, to_middle = record.out.left(width), torch.empty_like(record.middle.total)
+    to_attended = inner.new_empty(seeds, rows, heads)
+    here, after = weights.norm(2 * layer + 1), weights.norm(2 * layer + 2)
+    blocks = tile(seeds * rows, width)
+    tiles, programs = triton.cdiv(rows, blocks["BLOCK_R"]), here.sums.shape[1]
+    fused_layer_gradient_kernel[(min(tiles, programs), seeds)](
+        gradient, past, leaving.total, weights_of(fused), drops_of(fused), inner, record.middle.total,
+        to_down, to_inner, to_middle, to_out, to_attended, after.sums, weights.up_sums[layer], here.sums,
+        rows, tiles, programs,
+        W=weights.config.width, D=width, P=heads, F=weights.inner, IS_POST=weights.is_post,
+        **blocks, num_warps=max(4, blocks["BLOCK_R"] // 8),  # a tall tile fills the registers of four
+    )  # fmt: skip
+    return LayerGradients(to_down, to_inner, to_middle, to_out, to_attended)
+
+
+@triton.jit
+def load(base, rows, columns, height, stride):
+    """Some rows and columns of a matrix, zeros below it and beside it."""
+    inside = (rows < height)[:, None] & (columns < stride)[None, :]
+    return tl.load(base + rows.to(tl.int64)[:, None] * stride + columns[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def store(base, values, rows, columns, height, stride):
+    """Write them."""
+    inside = (rows < height)[:, None] & (columns < stride)[None, :]
+    tl.store(base + rows.to(tl.int64)[:, None] * stride + columns[None, :], values, mask=inside)
+
+
+@triton.jit
+def add_sums(pointer, values, inside):
+    """Add sums over rows where no other program adds."""
+    tl.atomic_add(pointer, tl.sum(values, 0), mask=inside, sem="relaxed")
+
+
+@triton.jit
+def drop_elements(values, drop, seed, rows, columns, stride):
+    """Dropout of some rows and columns of a matrix, if there is any."""
+    if drop is not None:
+        low, high = site_keys(drop.keys, seed, drop.site)
+        element = rows[:, None] * stride + columns[None, :]
+        values = dropped(values, element, low, high, drop.threshold, drop.scale)
+    return values
+
+
+@triton.jit
+def norm_of(values, rows, columns, height, W, gain, shift):
+    """A layer norm of rows."""
+    inside = (rows < height)[:, None] & (columns < W)[None, :]
+    mean, scale = moments_of(tl.where(inside, values, 0.0), inside, W)
+    gains = tl.load(gain + columns, mask=columns < W, other=0.0)
+    shifts = tl.load(shift + columns, mask=columns < W, other=0.0)
+    return tl.where(inside, units(values, mean, scale, inside) * gains[None, :] + shifts[None, :], 0.0)
+
+
+@triton.jit
+def norm_back(gradient, values, past, rows, columns, height, W, D, gain, sums, IS_POST: tl.constexpr):
+    """Back through a layer norm of values, with what goes past it; to `sums` gain's and shift's gradient."""
+    real = columns < W
+    inside = (rows < height)[:, None] & real[None, :]
+    gains = tl.load(gain + columns, mask=real, other=0.0)
+    mean, scale = moments_of(values, inside, W)
+    unit = units(values, mean, scale, inside)
+    if IS_POST:
+        gradient += past
+    back = back_through_norm(gradient, unit, scale, gains, W)
+    add_sums(sums + columns, gradient * unit, real)
+    add_sums(sums + D + columns, gradient, real)
+    if not IS_POST:
+        back += past
+    return tl.where(inside, back, 0.0)
+
+
+@triton.jit
+def fused_layer_kernel(
+    attended, past, weights, drops, middle, second, inner, total, normal, projected, height,
+    W: tl.constexpr, D: tl.constexpr, P: tl.constexpr, F: tl.constexpr,
+    IS_POST: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """Attention's projection, the residual, a norm, the feed-forward block, the next norm and projection."""
+    seed = tl.program_id(1).to(tl.int64)
+    rows, columns = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_D)
+    first, vector = seed * height, seed * D
+    added = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
+    for start in range(0, P, BLOCK_C):
+        part = start + tl.arange(0, BLOCK_C)
+        seen = load(attended + first * P, rows, part, height, P)
+        added += tl.dot(seen, tl.trans(load(weights.out + vector * P, columns, part, D, P)))
+    added = drop_elements(added, drops.attention, seed, rows, columns, D)
+    value = load(past + first * D, rows, columns, height, D).to(tl.float32) + added
+    store(middle + first * D, value, rows, columns, height, D)
+    unit = norm_of(value, rows, columns, height, W, weights.gain + vector, weights.shift + vector)
+    short = unit.to(second.dtype.element_ty)
+    store(second + first * D, short, rows, columns, height, D)
+    if IS_POST:
+        value = unit
+    added = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
+    for start in range(0, F, BLOCK_C):
+        part = start + tl.arange(0, BLOCK_C)
+        hidden = tl.dot(short, tl.trans(load(weights.up + seed * F * D, part, columns, F, D)))
+        hidden += tl.load(weights.up_bias + seed * F + part, mask=part < F, other=0.0).to(tl.float32)[None, :]
+        hidden = drop_elements(tl.maximum(hidden, 0.0), drops.inner, seed, rows, part, F)
+        hidden = hidden.to(inner.dtype.element_ty)
+        store(inner + first * F, hidden, rows, part, height, F)
+        added += tl.dot(hidden, tl.trans(load(weights.down + vector * F, columns, part, D, F)))
+    added += tl.load(weights.down_bias + vector + columns, mask=columns < W, other=0.0)[None, :]
+    value += drop_elements(added, drops.feed_forward, seed, rows, columns, D)
+    store(total + first * D, value, rows, columns, height, D)
+    unit = norm_of(value, rows, columns, height, W, weights.next_gain + vector, weights.next_shift + vector)
+    unit = unit.to(normal.dtype.element_ty)
+    store(normal + first * D, unit, rows, columns, height, D)
+    if projected is not None:
+        wide = 3 * P
+        for start in range(0, wide, BLOCK_C):
+            part = start + tl.arange(0, BLOCK_C)
+            heads = tl.dot(unit, tl.trans(load(weights.next_qkv + vector * wide, part, columns, wide, D)))
+            store(projected + first * wide, heads, rows, part, height, wide)
+
+
+@triton.jit
+def fused_layer_gradient_kernel(
+    gradient, past, total, weights, drops, inner, middle,
+    to_down, to_inner, to_middle, to_out, to_attended, next_sums, up_sums, sums, height, tiles, blocks,
+    W: tl.constexpr, D: tl.constexpr, P: tl.constexpr, F: tl.constexpr,
+    IS_POST: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """Back to the layer's end, through its feed-forward block, its norm and attention's projection.
+
+    Without a `past`, the gradient is that of the last norm, else of what the next layer projected.
+    """
+    seed, program = tl.program_id(1).to(tl.int64), tl.program_id(0)
+    columns, block = tl.arange(0, BLOCK_D), seed * blocks + program
+    first, vector = seed * height, seed * D
+    # mostly one tile: what is hoisted out of the loop would only fill registers
+    for tile in tl.range(program, tiles, tl.num_programs(0), disable_licm=True):
+        rows = tile * BLOCK_R + tl.arange(0, BLOCK_R)
+        if past is None:
+            back = load(gradient + first * D, rows, columns, height, D).to(tl.float32)
+            beside = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
+        else:
+            beside = load(past + first * D, rows, columns, height, D).to(tl.float32)
+            back = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
+            for start in range(0, 3 * P, BLOCK_C):
+                part = start + tl.arange(0, BLOCK_C)
+                heads = load(gradient + first * 3 * P, rows, part, height, 3 * P)
+                back += tl.dot(heads, load(weights.next_qkv + vector * 3 * P, part, columns, 3 * P, D))
+        values = load(total + first * D, rows, columns, height, D).to(tl.float32)
+        block_sums, gain = next_sums + block * 3 * D, weights.next_gain + vector
+        to_total = norm_back(back, values, beside, rows, columns, height, W, D, gain, block_sums, IS_POST)
+        to_branch = drop_elements(to_total, drops.feed_forward, seed, rows, columns, D)
+        add_sums(block_sums + 2 * D + columns, to_branch, columns < W)
+        short = to_branch.to(to_down.dtype.element_ty)
+        store(to_down + first * D, short, rows, columns, height, D)
+        values = load(middle + first * D, rows, columns, height, D).to(tl.float32)
+        to_normal = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
+        for start in range(0, F, BLOCK_C):
+            part = start + tl.arange(0, BLOCK_C)
+            back = tl.dot(short, load(weights.down + vector * F, columns, part, D, F))
+            if drops.inner is not None:
+                back *= drops.inner.scale
+            back = tl.where(load(inner + first * F, rows, part, height, F) > 0, back, 0.0).to(short.dtype)
+            store(to_inner + first * F, back, rows, part, height, F)
+            add_sums(up_sums + block * F + part, back.to(tl.float32), part < F)
+            to_normal += tl.dot(back, load(weights.up + seed * F * D, part, columns, F, D))
+        block_sums, gain = sums + block * 3 * D, weights.gain + vector
+        back = norm_back(to_normal, values, to_total, rows, columns, height, W, D, gain, block_sums, IS_POST)
+        store(to_middle + first * D, back, rows, columns, height, D)
+        back = drop_elements(back, drops.attention, seed, rows, columns, D)
+        short = back.to(short.dtype)
+        store(to_out + first * D, short, rows, columns, height, D)
+        for start in range(0, P, BLOCK_C):
+            part = start + tl.arange(0, BLOCK_C)
+            back = tl.dot(short, load(weights.out + vector * P, columns, part, D, P))
+            store(to_attended + first * P, back, rows, part, height, P)
