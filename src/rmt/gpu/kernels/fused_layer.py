@@ -265,13 +265,13 @@ def fused_layer_gradient_kernel(
         to_normal = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
         for start in range(0, F, BLOCK_C):
             part = start + tl.arange(0, BLOCK_C)
-            back = tl.dot(short, load(weights.down + vector * F, columns, part, D, F))
+            exact = tl.dot(short, load(weights.down + vector * F, columns, part, D, F))
             if drops.inner is not None:
-                back *= drops.inner.scale
-            back = tl.where(load(inner + first * F, rows, part, height, F) > 0, back, 0.0).to(short.dtype)
-            store(to_inner + first * F, back, rows, part, height, F)
-            add_sums(up_sums + block * F + part, back.to(tl.float32), part < F)
-            to_normal += tl.dot(back, load(weights.up + seed * F * D, part, columns, F, D))
+                exact *= drops.inner.scale
+            hidden = tl.where(load(inner + first * F, rows, part, height, F) > 0, exact, 0.0).to(short.dtype)
+            store(to_inner + first * F, hidden, rows, part, height, F)
+            add_sums(up_sums + block * F + part, hidden.to(tl.float32), part < F)
+            to_normal += tl.dot(hidden, load(weights.up + seed * F * D, part, columns, F, D))
         block_sums, gain = sums + block * 3 * D, weights.gain + vector
         back = norm_back(to_normal, values, to_total, rows, columns, height, W, D, gain, block_sums, IS_POST)
         store(to_middle + first * D, back, rows, columns, height, D)
@@ -280,5 +280,5 @@ def fused_layer_gradient_kernel(
         store(to_out + first * D, short, rows, columns, height, D)
         for start in range(0, P, BLOCK_C):
             part = start + tl.arange(0, BLOCK_C)
-            back = tl.dot(short, load(weights.out + vector * P, columns, part, D, P))
-            store(to_attended + first * P, back, rows, part, height, P)
+            attended = tl.dot(short, load(weights.out + vector * P, columns, part, D, P))
+            store(to_attended + first * P, attended, rows, part, height, P)
