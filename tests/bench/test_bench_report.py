@@ -24,7 +24,7 @@ ROWS = [
     Row("copy", "eager", Spread(0.1, 0.09, 0.2), 1000, 2e12, 8e13, 3 * 2**30, 3857),
     Row("copy", "fast", Spread(0.01, 0.01, 0.01), 1000, 2e12, 8e14, None),
 ]
-XL = Row("xl", "fast", Spread(0.03, 0.03, 0.03), 1000, 4e12, 8e14, segments=3, beside="copy")
+XL = Row("xl", "fast", Spread(0.03, 0.03, 0.03), 1000, 4e12, 8e14, segments=3, beside=("copy",))
 START = Row("start-copy", "first update, cold", Spread(4.0, 3.5, 5.0))
 POINTS = [
     Point(segments, "eager", recomputed, Spread(segments / 100, 0.0, 1.0), 2**30 + each * segments * 2**20)

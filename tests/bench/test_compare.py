@@ -7,7 +7,14 @@ from rmt.bench.measure import Row, Spread
 
 
 def row(name: str, way: str, seconds: float, flops: float = 0, segments: float = 0, beside: str = "") -> Row:
-    return Row(name, way, Spread(seconds, seconds, seconds), flops=flops, segments=segments, beside=beside)
+    return Row(
+        name,
+        way,
+        Spread(seconds, seconds, seconds),
+        flops=flops,
+        segments=segments,
+        beside=(beside,) if beside else (),
+    )
 
 
 def test_a_row_is_compared_with_the_same_way_of_the_other_configuration():
@@ -33,3 +40,9 @@ def test_segments_that_are_replayed_count_again():
 def test_where_no_operations_were_counted_time_alone_is_compared():
     (pair,) = comparisons([row("plain", "training", 2.0), row("wrapped", "training", 3.0, beside="plain")])
     assert (pair.time, pair.time_per_operation, pair.time_per_segment) == (1.5, 1.5, 1.5)
+
+
+def test_a_row_may_be_compared_with_several():
+    rows = [row("at-once", "training", 1.0), row("in-turn", "training", 2.0), row("memory", "training", 3.0)]
+    pairs = comparisons([*rows[:2], rows[2]._replace(beside=("at-once", "in-turn", "never-measured"))])
+    assert [(pair.beside, pair.time) for pair in pairs] == [("at-once", 3.0), ("in-turn", 1.5)]

@@ -29,9 +29,9 @@ class RowRatios(NamedTuple):
 
 
 def comparisons(rows: Sequence[Row]) -> list[RowRatios]:
-    """Every row that names another configuration, where that one was measured, too."""
+    """Every row with the rows that it names, where those were measured, too."""
     measured = {(row.configuration, row.way): row for row in rows}
-    pairs = [(row, measured.get((row.beside, row.way))) for row in rows if row.beside]
+    pairs = [(row, measured.get((name, row.way))) for row in rows for name in row.beside]
     return [comparison(row, other) for row, other in pairs if other is not None]
 
 

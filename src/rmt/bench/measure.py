@@ -66,7 +66,7 @@ class Row(NamedTuple):
     peak: int | None = None  # bytes: allocated on a GPU, resident on a CPU; none where they are not told
     kernels: int | None = None  # of a step, on a GPU
     segments: float = 0  # computed in a step, replayed ones again; 0 = not counted
-    beside: str = ""  # the configuration that it is compared with
+    beside: tuple[str, ...] = ()  # configurations that it is compared with, measured the same way
 
     @property
     def speed(self) -> float:

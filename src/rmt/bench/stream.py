@@ -10,6 +10,7 @@ import torch
 from rmt.bench.flops import forward
 from rmt.bench.measure import Row, alone, block_times, peak_memory, product_rate, spread
 from rmt.core import presets
+from rmt.core.config import ModelConfig
 from rmt.core.model import SegmentModel
 from rmt.infer.session import Session
 
@@ -59,9 +60,7 @@ def streamed(device: torch.device, batch: int, steps: int) -> Row:
     return Row("stream", way, spread(times), batch * length, flops, product_rate(device), peak, segments=1)
 
 
-def open_session(config: Any, device: torch.device, length: int, batch: int) -> Session:
-    """A session of a model with random weights, in bfloat16 on a GPU."""
+def open_session(config: ModelConfig, device: torch.device, length: int, batch: int) -> Session:
+    """A session of a model with random weights, in the precision that a session has unless it is told."""
     torch.manual_seed(0)
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    model = SegmentModel(config).eval().to(device, dtype)
-    return Session(model, segment_length=length, batch=batch)
+    return Session(SegmentModel(config).eval().to(device), segment_length=length, batch=batch)

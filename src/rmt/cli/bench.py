@@ -226,9 +226,9 @@ def page_of(
 
 
 def subject_rows(measured: Subject, ways: Sequence[Any], updates: int, seeds: int) -> Iterator[Any]:
-    """The rows of a configuration, each with the name of the one it is compared with."""
+    """The rows of a configuration, each with the name of what it is compared with."""
     from rmt.bench.measure import bench
 
     beside = CONFIGURATIONS[measured.name].beside if measured.name in CONFIGURATIONS else ""
     for row in bench(measured.name, measured.config, measured.task, list(ways), updates, seeds):
-        yield row._replace(beside=beside)
+        yield row._replace(beside=(beside,) if beside else ())

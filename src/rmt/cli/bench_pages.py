@@ -49,8 +49,9 @@ def print_comparisons(rows: Sequence[Any]) -> None:
             f"{name}  {way}  beside {beside}: {time} the time, {operations} the operations; "
             f"{per_operation} per operation, {per_segment} per segment"
         )
-    for name, beside in dict.fromkeys((row.configuration, row.beside) for row in rows if row.beside):
-        if beside not in {row.configuration for row in rows}:
+    measured = {row.configuration for row in rows}
+    for name, beside in dict.fromkeys((row.configuration, name) for row in rows for name in row.beside):
+        if beside not in measured:
             print(f"{name}  not compared: {beside} was not measured; name both")
 
 
