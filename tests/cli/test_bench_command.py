@@ -256,7 +256,10 @@ def test_kinds_are_rows_beside_configurations(capsys, tmp_path, monkeypatch):
         ["stream", "32 rows"],
     ]
     assert "not compared" not in answer.out
-    assert next((tmp_path / "benchmarks").glob("*-bench-stream.json")).exists()
+    page = next((tmp_path / "benchmarks").glob("*-bench-stream.md")).read_text()
+    assert (
+        "- stream: a session of an RMT, 1 layers × 8, rotary positions, memory 10, in segments of 6" in page
+    )
 
 
 def test_start_runs_the_command_as_a_user_does(capsys, tmp_path, monkeypatch):
@@ -269,6 +272,8 @@ def test_start_runs_the_command_as_a_user_does(capsys, tmp_path, monkeypatch):
     times = {row["way"]: row["step"]["median"] for row in numbers["rows"]}
     assert 0 < times["first update, cold"] < times["whole command, cold"]
     assert not list((tmp_path / "benchmarks").glob("*.png"))
+    page = next((tmp_path / "benchmarks").glob("*-bench-start.md")).read_text()
+    assert f"- start-echo: rmt {TRAIN}" in page
 
 
 def test_what_start_runs_on_a_gpu_is_a_command(capsys):

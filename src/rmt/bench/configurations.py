@@ -104,6 +104,6 @@ VARIANTS = {
 CONFIGURATIONS = SMALL | PAPER | VARIANTS
 # measured by programs of their own, without settings: name, and what is timed
 KINDS = {
-    "stream": "sessions at base size, whole segments of 512: one row, and 32 rows",
+    "stream": "sessions of one row and of 32 at base size, in segments of 512 (on a CPU smaller)",
     "start": "rmt train, from the start of the command to its first update and to its end, cold and warm",
 }

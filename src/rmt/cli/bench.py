@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from rmt.bench.configurations import CONFIGURATIONS, KINDS, PAPER, SMALL
 from rmt.cli import task_options
-from rmt.cli.bench_kinds import Conditions, refuse_settings, rows_of
+from rmt.cli.bench_kinds import Conditions, notes_about, refuse_settings, rows_of
 from rmt.cli.bench_pages import measure_growth, measure_rows
 from rmt.cli.bench_tune import tune
 from rmt.cli.front import Command, Invocation, Options
@@ -220,6 +220,7 @@ def page_of(
         )
         for measured in subjects.values()
     ]
+    notes += [note for name in options.names if name in KINDS for note in notes_about(name, device)]
     name = f"growth-{title}" if options.growth else title
     configs = {measured.name: to_dict(measured.config) for measured in subjects.values()}
     return Page(Path(options.out), name, call, environment(torch.device(device)), notes, configs)

@@ -63,6 +63,17 @@ def starts(conditions: Conditions) -> Iterator[Row]:
 MEASURED: dict[str, Callable[[Conditions], Iterator[Row]]] = {"stream": streams, "start": starts}
 
 
+def notes_about(kind: str, device: str) -> list[str]:
+    """What exactly is measured, for the page."""
+    if kind == "start":
+        return [f"{name}: rmt {words}" for name, words in STARTED[device].items()]
+    from rmt.bench.stream import MEMORY, SIZES
+
+    length, sizes = SIZES[device]
+    size = f"{sizes['layers']} layers × {sizes['width']}, rotary positions, memory {MEMORY}"
+    return [f"{kind}: a session of an RMT, {size}, in segments of {length}"]
+
+
 def refuse_settings(names: Sequence[str], settings: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Raise for what has no effect on a kind: settings but for the device, options beside kinds only."""
     kinds = [name for name in names if name in KINDS]
