@@ -8,7 +8,8 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c c
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.test-installed
 DOCS_INSTALLED := $(VENV)/.docs-installed
-BENCHMARKS := $(filter-out benchmarks/two_trees.py,$(sort $(wildcard benchmarks/*.py)))
+# but those that need another tree, or a checkout of the original code
+BENCHMARKS := $(filter-out benchmarks/two_trees.py benchmarks/original.py,$(sort $(wildcard benchmarks/*.py)))
 CODE := $(wildcard src tests examples benchmarks docs)
 
 .DEFAULT_GOAL := help

@@ -9,6 +9,7 @@ from rmt.bench.growth import Point
 from rmt.bench.measure import Row, Spread
 from rmt.bench.report import (
     COLUMNS,
+    COMPARED_COLUMNS,
     Page,
     cells,
     draw_growth,
@@ -23,6 +24,8 @@ ROWS = [
     Row("copy", "eager", Spread(0.1, 0.09, 0.2), 1000, 2e12, 8e13, 3 * 2**30, 3857),
     Row("copy", "fast", Spread(0.01, 0.01, 0.01), 1000, 2e12, 8e14, None),
 ]
+XL = Row("xl", "fast", Spread(0.03, 0.03, 0.03), 1000, 4e12, 8e14, segments=3, beside=("copy",))
+START = Row("start-copy", "first update, cold", Spread(4.0, 3.5, 5.0))
 POINTS = [
     Point(segments, "eager", recomputed, Spread(segments / 100, 0.0, 1.0), 2**30 + each * segments * 2**20)
     for recomputed, each in ((False, 50), (True, 2))
@@ -33,7 +36,8 @@ POINTS = [
 @pytest.fixture
 def page(tmp_path):
     environment = {"device": "NVIDIA H200", "torch": "2.11.0", "commit": "abc"}
-    return Page(tmp_path / "out", "mine", "rmt bench copy", environment, ["copy: what it is"])
+    notes, settings = ["copy: what it is"], {"copy": {"task": {"name": "copy"}}}
+    return Page(tmp_path / "out", "mine", "rmt bench copy", environment, notes, settings)
 
 
 def test_a_page_is_dated_and_names_hardware_versions_and_command(page):
@@ -45,6 +49,38 @@ def test_a_page_is_dated_and_names_hardware_versions_and_command(page):
         assert words in text
     numbers = json.loads(path.with_suffix(".json").read_text())
     assert [row["kernels"] for row in numbers["rows"]] == [3857, None]
+
+
+def test_a_result_file_has_all_that_makes_a_number_one(page):
+    numbers = json.loads(write_rows(page, [*ROWS, XL]).with_suffix(".json").read_text())
+    assert numbers["date"] == datetime.date.today().isoformat()
+    assert numbers["environment"] == dict(page.environment)
+    assert numbers["command"] == "rmt bench copy"
+    assert numbers["configurations"] == {"copy": {"task": {"name": "copy"}}}
+    assert numbers["rows"][0]["step"] == {"median": 0.1, "low": 0.09, "high": 0.2}  # seconds
+    assert numbers["rows"][0]["tokens_per_second"] == 10_000
+    assert [pair["beside"] for pair in numbers["comparisons"]] == ["copy"]
+
+
+def test_a_configuration_is_compared_in_a_table_below(page):
+    assert "beside" not in write_rows(page, ROWS).read_text()
+    text = write_rows(page, [*ROWS, XL]).read_text()
+    below = text.split("\n\n")[-2].splitlines()
+    assert below[0] == f"| {' | '.join(COMPARED_COLUMNS)} |"
+    assert below[2:] == ["| xl | fast | copy | 3.000 × | 2.000 × | 1.500 × | 3.000 × |"]
+
+
+def test_what_a_row_has_not_is_a_dash():
+    row = dict(zip(COLUMNS, cells(START), strict=True))
+    assert row["ms per step"] == "4000.00"
+    assert {name for name, cell in row.items() if cell == "–"} == {
+        "tokens/s",
+        "peak GiB",
+        "TFLOP/s",
+        "product TFLOP/s",
+        "utilisation",
+        "kernels",
+    }
 
 
 def test_the_table_has_a_cell_for_every_column(page):

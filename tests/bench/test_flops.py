@@ -8,13 +8,13 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from rmt.bench.flops import Cost, forward, shares, training, work
+from rmt.bench.flops import Cost, forward, passes, shares, training, work
 from rmt.bench.text import made_text
 from rmt.core.bptt import windows
 from rmt.core.config import CacheConfig, MemoryConfig, ModelConfig
 from rmt.core.model import SegmentModel
 from rmt.errors import ConfigError
-from rmt.experiments.recipe import resolve
+from rmt.experiments.recipe import merge, resolve
 from rmt.train.config import build_task
 from rmt.train.trainer import Trainer
 
@@ -98,22 +98,46 @@ def test_a_segment_has_a_backward_pass_if_a_loss_reaches_it(counts, depth, sched
     assert training(COSTS, windows(counts, depth, schedule), carries) == expected
 
 
+def test_a_segment_that_is_replayed_is_computed_again():
+    computed = [step.segment for step in passes(windows([0, 1, 1], 1, "sliding"), carries=True)]
+    assert computed == [0, 0, 1, 1, 2]
+
+
 TINY = {"layers": 2, "heads": 2, "head_width": 4, "width": 8, "inner_width": 12, "positions": "rotary"}
 ADAM = {"name": "adam"}
 
 
-@pytest.mark.parametrize("schedule", ["chunked", "sliding"])
-def test_the_work_of_a_batch_of_text_is_what_a_trainer_does(tmp_path, schedule):
+BATCHES = {
+    "chunked": ({"schedule": "chunked", "depth": 2}, {}, 3),
+    "sliding": ({"schedule": "sliding", "depth": 2}, {}, 3),
+    "sliding-latest-post-norm": (
+        {"schedule": "sliding", "depth": 2, "replay_from": "latest"},
+        {"model": {"norm": "post", "dropout": 0.1}},
+        3,
+    ),
+    "transformer-xl": ({"schedule": "chunked", "depth": 2}, {"preset": "transformer_xl"}, 3),
+    "transformer-xl-rmt": ({"schedule": "chunked", "depth": 2}, {"preset": "transformer_xl_rmt"}, 3),
+    "transformer-xl-rmt-sliding": ({"schedule": "sliding", "depth": 1}, {"preset": "transformer_xl_rmt"}, 2),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_the_work_of_a_batch_of_text_is_what_a_trainer_does(tmp_path, name):
+    bptt, settings, segments = BATCHES[name]
     text = {"name": "text", "data": made_text(20, tmp_path, 2000), "segment_length": 6}
+    memory = {} if settings.get("preset") == "transformer_xl" else {"memory": {"size": 2}}
     config = resolve(
-        {
-            "task": text,
-            "model": {**TINY, "memory": {"size": 2}},
-            "bptt": {"schedule": schedule, "depth": 2},
-            "optimizer": ADAM,
-            "train": {"batch": 4},
-            "device": "cpu",
-        }
+        merge(
+            {
+                "task": text,
+                "model": {**TINY, **memory},
+                "bptt": bptt,
+                "optimizer": ADAM,
+                "train": {"batch": 4},
+                "device": "cpu",
+            },
+            settings,
+        )
     )
     task = build_task(config.task)
     trainer = Trainer(config, task)
@@ -125,6 +149,7 @@ def test_the_work_of_a_batch_of_text_is_what_a_trainer_does(tmp_path, schedule):
     asked = work(config, task)
     assert counter.get_total_flops() == asked.flops
     assert (asked.updates, asked.tokens) == (updates, trainer.tokens - before)
+    assert asked.segments == segments
 
 
 @pytest.mark.parametrize(

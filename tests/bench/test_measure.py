@@ -24,6 +24,7 @@ def test_a_spread_is_the_median_and_the_ends():
 
 def test_rates_are_those_of_the_median_step():
     assert (ROW.speed, ROW.rate, ROW.utilisation) == (200, 2e9, 0.25)
+    assert ROW._replace(product=0).utilisation == 0
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,7 @@ def test_text_is_trained_on_and_read(tmp_path, monkeypatch):
     assert (trained.tokens, read.tokens) == (4 * 3 * 6, 4 * 6)
     assert trained.kernels is read.kernels is None
     assert trained.flops == pytest.approx(9 * read.flops)  # three segments, forward and backward
+    assert (trained.segments, read.segments) == (3, 1)
 
 
 def test_a_step_is_one_of_the_updates_of_a_batch(monkeypatch):
@@ -89,6 +91,7 @@ def test_a_step_is_one_of_the_updates_of_a_batch(monkeypatch):
     row, asked = measure.training("mine", replace(config, compile="off"), task, 1), work(config, task)
     assert asked.updates == 2
     assert (row.tokens, row.flops) == (asked.tokens / 2, asked.flops / 2)
+    assert row.segments == asked.segments / 2 == 2
 
 
 def test_an_evaluation_of_a_short_text_counts_real_tokens(tmp_path, monkeypatch):
@@ -108,3 +111,4 @@ def test_many_seeds_at_once_are_a_row_with_the_work_of_all(monkeypatch):
     row, asked = measure.together("mine", replace(config, compile="off"), task, 1, 3), work(config, task)
     assert row.way == "3 seeds"
     assert (row.tokens, row.flops) == (3 * asked.tokens / 2, 3 * asked.flops / 2)
+    assert row.segments == 3 * asked.segments / 2

@@ -1,15 +1,17 @@
 """`rmt bench`: names, settings of one's own, one page, one line for every mistake."""
 
+import importlib.util
+import json
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 
-from rmt.bench import measure
-from rmt.bench.configurations import CONFIGURATIONS, PAPER, SMALL
+from rmt.bench import measure, start, stream
+from rmt.bench.configurations import CONFIGURATIONS, KINDS, PAPER, SMALL, VARIANTS
 from rmt.bench.text import made_text
-from rmt.cli import bench
+from rmt.cli import bench, bench_kinds
 from rmt.cli.bench import subject
 from rmt.cli.front import names_of
 from rmt.errors import ConfigError
@@ -18,6 +20,8 @@ from rmt.yamlfile import write_yaml
 from tests.cli.command import TINY, TRAIN, rmt
 from tests.cli.test_bad_input import assert_refused
 
+ROOT = Path(__file__).parents[2]
+SMALLEST = {"layers": 1, "heads": 1, "head_width": 4, "width": 8, "inner_width": 8}
 ECHO = f"tests.train.runs:Echo {TINY} --updates 1"
 MISTAKES = {
     "bench copy-24-9x9": ["unknown configuration 'copy-24-9x9'", "did you mean 'copy-24-9x8'?"],
@@ -36,6 +40,13 @@ MISTAKES = {
     "bench copy --segmnts 3": ["unknown argument '--segmnts'", "did you mean '--segments'?"],
     "bench copy --model baseline --memory 8": ["memory=8 has no effect", "leave it out"],
     "bench --config missing.yaml": ["'missing.yaml'", "No such file"],
+    "bench stream --batch 4": ["train has no effect on stream", "leave one of them out"],
+    "bench copy start --batch 4": ["train has no effect on start", "leave one of them out"],
+    "bench stream --seeds 2": ["seeds=2 has no effect on stream"],
+    "bench stream start --paths eager": ["paths=eager has no effect on stream"],
+    "bench start --updates 3": ["updates=3 has no effect on start"],
+    "bench stream --growth": ["growth is not measured of stream", "name a configuration of text"],
+    "bench strem": ["unknown configuration 'strem'", "did you mean 'stream'?"],
     "bench copy --task.name reverse": ["task.name=reverse", "NAME copy", "leave one out"],
 }
 
@@ -80,10 +91,10 @@ def test_there_is_no_fast_path_where_it_is_off():
 def test_the_list_has_every_name(capsys):
     code, out, err = rmt(capsys, "bench --list")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()] == [*CONFIGURATIONS]
+    assert [line.split()[0] for line in out.splitlines()] == [*CONFIGURATIONS, *KINDS]
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", [*SMALL, *PAPER])
 def test_every_named_configuration_is_one(name, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "rmt.bench.text.made_text", lambda symbols, folder, count: made_text(symbols, folder, 20_000)
@@ -95,6 +106,51 @@ def test_every_named_configuration_is_one(name, tmp_path, monkeypatch):
     if CONFIGURATIONS[name].symbols:
         assert made.config.model.vocabulary == CONFIGURATIONS[name].symbols
         assert made.config.model.memory.size == 10
+
+
+# preset, memory, cache, dropout, norm, schedule, optimizer
+VARIED = {
+    "copy-24-9x8-dropout": ("rmt", 8, 0, 0.1, "pre", "sequence", "muon"),
+    "copy-24-9x8-paper": ("rmt", 8, 0, 0.1, "post", "sequence", "adam"),
+    "enwik8-rotary-dropout": ("rmt", 10, 0, 0.1, "pre", "chunked", "muon"),
+    "enwik8-relative-dropout": ("rmt", 10, 0, 0.1, "pre", "chunked", "muon"),
+    "enwik8-relative-xl": ("transformer_xl", 0, 128, 0.0, "pre", "chunked", "muon"),
+    "enwik8-relative-xl-rmt": ("transformer_xl_rmt", 10, 128, 0.0, "pre", "chunked", "muon"),
+    "enwik8-relative-paper": ("rmt", 10, 0, 0.1, "post", "sliding", "adam"),
+}
+
+
+def test_every_variant_has_its_line_here():
+    assert VARIED.keys() == VARIANTS.keys()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_variant_is_what_its_name_says_and_else_like_the_one_beside_it(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "rmt.bench.text.made_text", lambda symbols, folder, count: made_text(symbols, folder, 20_000)
+    )
+    config, other = (subject(each, {}, "cpu", tmp_path).config for each in (name, VARIANTS[name].beside))
+    model = config.model
+    assert VARIED[name] == (
+        config.preset,
+        model.memory.size,
+        model.cache.size,
+        model.dropout,
+        model.norm,
+        config.bptt.schedule,
+        config.optimizer.name,
+    )
+    assert (model.layers, model.width, model.positions) == (
+        other.model.layers,
+        other.model.width,
+        other.model.positions,
+    )
+    assert (config.train.batch, config.bptt.depth, config.task.segments, config.task.segment_length) == (
+        other.train.batch,
+        other.bptt.depth,
+        other.task.segments,
+        other.task.segment_length,
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,8 +207,82 @@ def test_without_names_a_cpu_gets_the_small_ones_and_a_gpu_the_papers(capsys):
 
 
 def test_without_matplotlib_there_is_no_picture_and_a_word_about_it(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(bench.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     answer = rmt(capsys, f"bench {ECHO}")
     assert answer.code == 0, answer.err
     assert "not drawn: matplotlib is not installed" in answer.out
     assert not list((tmp_path / "benchmarks").glob("*.png"))
+
+
+TINY_TEXT = (
+    "--model.layers 1 --model.width 8 --model.heads 1 --model.head_width 4 --batch 2 "
+    "--task.segment_length 4 --updates 1 --device cpu"
+)
+
+
+def made_small(monkeypatch):
+    monkeypatch.setattr(
+        "rmt.bench.text.made_text", lambda symbols, folder, count: made_text(symbols, folder, 20_000)
+    )
+
+
+def test_two_that_are_named_together_are_compared(capsys, tmp_path, monkeypatch):
+    made_small(monkeypatch)
+    answer = rmt(capsys, f"bench enwik8-relative enwik8-relative-xl {TINY_TEXT}")
+    assert answer.code == 0, answer.err
+    lines = [line for line in answer.out.splitlines() if "beside" in line]
+    assert [line.split(":")[0] for line in lines] == [
+        f"enwik8-relative-xl  {way}  beside enwik8-relative" for way in ("eager", "evaluation")
+    ]
+    numbers = json.loads(next((tmp_path / "benchmarks").glob("*.json")).read_text())
+    assert [*numbers["configurations"]] == ["enwik8-relative", "enwik8-relative-xl"]
+    assert numbers["configurations"]["enwik8-relative-xl"]["preset"] == "transformer_xl"
+    assert {"commit", "source", "torch", "triton", "device"} <= numbers["environment"].keys()
+
+
+def test_one_alone_says_that_it_was_not_compared(capsys, monkeypatch):
+    made_small(monkeypatch)
+    answer = rmt(capsys, f"bench enwik8-relative-paper {TINY_TEXT}")
+    assert answer.code == 0, answer.err
+    assert "enwik8-relative-paper  not compared: enwik8-relative was not measured; name both" in answer.out
+
+
+def test_kinds_are_rows_beside_configurations(capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(stream.SIZES, "cpu", stream.StreamSize(6, SMALLEST))
+    answer = rmt(capsys, "bench stream --updates 1 --device cpu")
+    assert answer.code == 0, answer.err
+    assert [line.split("  ")[:2] for line in answer.out.splitlines()[:2]] == [
+        ["stream", "1 row"],
+        ["stream", "32 rows"],
+    ]
+    assert "not compared" not in answer.out
+    page = next((tmp_path / "benchmarks").glob("*-bench-stream.md")).read_text()
+    assert (
+        "- stream: a session of an RMT, 1 layers × 8, rotary positions, memory 10, in segments of 6" in page
+    )
+
+
+def test_start_runs_the_command_as_a_user_does(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(start, "STARTS", {"cold": 1})
+    monkeypatch.setitem(bench_kinds.STARTED, "cpu", {"start-echo": TRAIN})
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # where the task is
+    answer = rmt(capsys, "bench start --device cpu")
+    assert answer.code == 0, answer.err
+    numbers = json.loads(next((tmp_path / "benchmarks").glob("*-bench-start.json")).read_text())
+    times = {row["way"]: row["step"]["median"] for row in numbers["rows"]}
+    assert 0 < times["first update, cold"] < times["whole command, cold"]
+    assert not list((tmp_path / "benchmarks").glob("*.png"))
+    page = next((tmp_path / "benchmarks").glob("*-bench-start.md")).read_text()
+    assert f"- start-echo: rmt {TRAIN}" in page
+
+
+def test_what_start_runs_on_a_gpu_is_a_command(capsys):
+    for words in (*bench_kinds.STARTED["cuda"].values(), *bench_kinds.STARTED["cpu"].values()):
+        needs_data = " --data book.txt" if " text " in words else ""
+        Path("book.txt").write_text("a book of words " * 2000)
+        answer = rmt(capsys, f"{words}{needs_data} --print_config")
+        assert answer.code == 0, answer.err
+
+
+def test_every_kind_can_be_measured():
+    assert bench_kinds.MEASURED.keys() == KINDS.keys()

@@ -1,12 +1,15 @@
 """What a run leaves to read: lines that a resumed run does not repeat, files that are whole."""
 
 import json
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
 
 from rmt.train import log
-from rmt.train.log import MetricsLog, environment, write_json
+from rmt.train.log import SOURCE, MetricsLog, environment, process_seconds, source_hash, write_json
 
 
 def test_going_back_drops_the_lines_after_a_step(tmp_path):
@@ -55,3 +58,36 @@ def test_without_git_the_commit_is_unknown(monkeypatch):
     monkeypatch.delenv("RMT_COMMIT", raising=False)
     monkeypatch.setenv("PATH", "")
     assert environment(torch.device("cpu"))["commit"] == "unknown"
+
+
+def test_the_source_is_named_by_what_a_shell_computes(tmp_path):
+    files = "find . -type f ! -path '*/__pycache__/*' | LC_ALL=C sort"
+    command = f"{files} | xargs -d '\\n' cat | sha256sum | cut -c1-12"
+    done = subprocess.run(command, shell=True, cwd=SOURCE, capture_output=True, text=True, check=True)
+    assert environment(torch.device("cpu"))["source"] == source_hash() == done.stdout.strip()
+
+
+def test_the_source_has_another_name_when_a_file_changes(tmp_path, monkeypatch):
+    (tmp_path / "nn").mkdir()
+    (tmp_path / "nn" / "layer.py").write_text("one")
+    (tmp_path / "config.py").write_text("two")
+    monkeypatch.setattr(log, "SOURCE", tmp_path)
+    before = source_hash()
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "config.pyc").write_text("compiled")
+    assert source_hash() == before
+    (tmp_path / "nn" / "layer.py").write_text("three")
+    assert source_hash() != before
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["system", "import"])
+def test_the_age_of_a_process_counts_from_its_start(told):
+    hidden = "" if told else "log.Path = lambda name: (_ for _ in ()).throw(OSError(name));"
+    code = f"import time; time.sleep(0.3); from rmt.train import log; {hidden} print(log.process_seconds())"
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    whole, seconds = time.monotonic() - began, float(done.stdout)
+    assert 0 <= seconds <= whole + 0.02  # a tick of the system's clock
+    if told and sys.platform == "linux":
+        assert seconds > 0.3
+    assert process_seconds() > 0

@@ -70,6 +70,13 @@ def test_a_result_has_everything_that_the_contract_names(tmp_path):
     assert set(written["environment"]) >= {"commit", "python", "torch", "device", "threads"}
 
 
+def test_a_result_says_how_long_a_user_waited_for_the_first_update(tmp_path, monkeypatch):
+    ages = iter([7.25])
+    monkeypatch.setattr(loop, "process_seconds", lambda: next(ages))
+    result, _ = run(tiny(), tmp_path)
+    assert result["first_update_seconds"] == 7.25
+
+
 def test_the_result_is_measured_with_the_best_checkpoint(tmp_path, monkeypatch):
     values = iter([0.2, 0.5, 0.1])
     judge(monkeypatch, lambda split: next(values) if split == "valid" else 0.0)
@@ -96,6 +103,7 @@ def test_a_run_that_reached_its_target_before_it_was_killed_trains_no_further(tm
     (tmp_path / "result.json").unlink()
     result, _ = run(config, tmp_path)
     assert result["steps"] == 4
+    assert result["first_update_seconds"] is None
 
 
 def test_a_target_reached_before_the_curriculum_is_through_does_not_stop_a_resumed_run(tmp_path, monkeypatch):

@@ -1,7 +1,8 @@
-"""The paper's configurations by name: what `rmt bench` measures by default."""
+"""What `rmt bench` measures, by name: the paper's configurations by default, and others beside them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
@@ -11,16 +12,23 @@ class Configuration(NamedTuple):
     about: str
     settings: dict[str, Any]
     symbols: int = 0  # of made text; 0 = the task needs none
+    beside: str = ""  # the configuration it is compared with, where both are measured
 
 
-def copying(segments: int, batch: int) -> dict[str, Any]:
+def copying(segments: int, batch: int, **settings: Any) -> dict[str, Any]:
     task = {"name": "copy", "length": 24, "segments": segments}
-    return {"task": task, "size": "paper", "train": {"batch": batch}}
+    return {"task": task, "size": "paper", "train": {"batch": batch}, **settings}
 
 
 def language_model(size: str, depth: int, positions: str, **model: Any) -> dict[str, Any]:
     bptt = {"schedule": "chunked", "depth": depth}
     return {"task": {"name": "text"}, "size": size, "bptt": bptt, "model": {"positions": positions, **model}}
+
+
+def enwik8_beside(about: str, positions: str, settings: Mapping[str, Any], **model: Any) -> Configuration:
+    """A variant of enwik8's model, beside the RMT with the same positions."""
+    plain = language_model("enwik8-base", 2, positions, **model)
+    return Configuration(about, {**plain, **settings}, ENWIK8, beside=f"enwik8-{positions}")
 
 
 ENWIK8, WORDS = 204, 267_735  # symbols: bytes of enwik8 as the original prepares it, words of WikiText-103
@@ -61,4 +69,41 @@ PAPER = {
         WORDS,
     ),
 }
-CONFIGURATIONS = SMALL | PAPER
+DROPOUT = 0.1  # of the paper
+VARIANTS = {
+    "copy-24-9x8-dropout": Configuration(
+        "copy-24-9x8 with dropout 0.1", copying(9, 128, model={"dropout": DROPOUT}), beside="copy-24-9x8"
+    ),
+    "copy-24-9x8-paper": Configuration(
+        "copy-24-9x8 by the recipe paper: post-norm, dropout, Adam, a fixed training set",
+        copying(9, 128, recipe="paper"),
+        beside="copy-24-9x8",
+    ),
+    "enwik8-rotary-dropout": enwik8_beside("enwik8-rotary with dropout 0.1", "rotary", {}, dropout=DROPOUT),
+    "enwik8-relative-dropout": enwik8_beside(
+        "enwik8-relative with dropout 0.1", "relative", {}, dropout=DROPOUT
+    ),
+    "enwik8-relative-xl": enwik8_beside(
+        "Transformer-XL in place of the RMT of enwik8-relative, cache 128",
+        "relative",
+        {"preset": "transformer_xl"},
+        cache={"size": 128},
+    ),
+    "enwik8-relative-xl-rmt": enwik8_beside(
+        "Transformer-XL + RMT in its place, cache 128 and memory 10",
+        "relative",
+        {"preset": "transformer_xl_rmt"},
+        cache={"size": 128},
+    ),
+    "enwik8-relative-paper": enwik8_beside(
+        "enwik8-relative by the recipe paper: post-norm, dropout, Adam, the last loss of three segments",
+        "relative",
+        {"recipe": "paper", "bptt": {"depth": 2}},
+    ),
+}
+CONFIGURATIONS = SMALL | PAPER | VARIANTS
+# measured by programs of their own, without settings: name, and what is timed
+KINDS = {
+    "stream": "sessions of one row and of 32 at base size, in segments of 512 (on a CPU smaller)",
+    "start": "rmt train, from the start of the command to its first update and to its end, cold and warm",
+}

@@ -14,7 +14,7 @@ clusters without a target, the optimizer, whatever is no matrix product.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -46,6 +46,7 @@ class Work(NamedTuple):
     updates: int
     tokens: int  # new ones; memory is not counted
     flops: float
+    segments: int  # computed: those that a schedule replays count again
 
 
 def work(config: RunConfig, task: Task) -> Work:
@@ -61,7 +62,8 @@ def work(config: RunConfig, task: Task) -> Work:
     costs = [forward(config.model, length, batch, share) for length in lengths]
     carries = config.model.memory.size > 0 and config.model.memory.recurrent
     updates = 1 if bptt.schedule == "sequence" else sum(bool(window.counted) for window in planned)
-    return Work(updates, batch * sum(lengths[past:]), training(costs, planned, carries, past))
+    flops, segments = training(costs, planned, carries, past), len(list(passes(planned, carries, past)))
+    return Work(updates, batch * sum(lengths[past:]), flops, segments)
 
 
 class Shape(NamedTuple):
@@ -97,17 +99,31 @@ def shares(targets: np.ndarray, cutoffs: Sequence[int]) -> list[float]:
     return [more - less for more, less in pairwise([*above, 0.0])]
 
 
-def training(costs: Sequence[Cost], planned: Sequence[Window], carries: bool, past: int = 0) -> float:
-    """Forward and backward passes of all windows; a window without a loss is only encoded where it is new."""
-    total, seen = 0.0, past
+class Pass(NamedTuple):
+    """A segment that is computed."""
+
+    segment: int  # its number
+    counted: bool  # it has a loss
+    learns: bool  # it has a backward pass
+
+
+def passes(planned: Sequence[Window], carries: bool, past: int = 0) -> Iterator[Pass]:
+    """All that the windows compute; a window without a loss is only encoded where it is new."""
+    seen = past
     for window in planned:
         last = max(window.counted, default=-1)
         for index in range(window.start if window.counted else seen, window.stop):
             counted = index in window.counted
-            learns = counted or (carries and index < last)  # through the memory it leaves
-            body = costs[index].body - (0.0 if counted else costs[index].spared)
-            total += (3 if learns else 1) * body + 3 * counted * costs[index].output
+            yield Pass(index, counted, counted or (carries and index < last))  # through the memory it leaves
         seen = window.stop
+
+
+def training(costs: Sequence[Cost], planned: Sequence[Window], carries: bool, past: int = 0) -> float:
+    """Forward and backward passes of all windows."""
+    total = 0.0
+    for segment, counted, learns in passes(planned, carries, past):
+        body = costs[segment].body - (0.0 if counted else costs[segment].spared)
+        total += (3 if learns else 1) * body + 3 * counted * costs[segment].output
     return total
 
 

@@ -60,11 +60,13 @@ class Row(NamedTuple):
     configuration: str
     way: str  # eager, fast, evaluation; a further way of training is a further name and a row
     step: Spread
-    tokens: float  # of a step
-    flops: float  # of a step, by formula
-    product: float  # operations per second of a square product, right after
-    peak: int | None  # bytes: allocated on a GPU, resident on a CPU; none where the system does not tell
+    tokens: float = 0  # of a step; 0 = it has none, such as the start of a command
+    flops: float = 0  # of a step, by formula; 0 = not counted
+    product: float = 0  # operations per second of a square product, right after; 0 = not measured
+    peak: int | None = None  # bytes: allocated on a GPU, resident on a CPU; none where they are not told
     kernels: int | None = None  # of a step, on a GPU
+    segments: float = 0  # computed in a step, replayed ones again; 0 = not counted
+    beside: tuple[str, ...] = ()  # configurations that it is compared with, measured the same way
 
     @property
     def speed(self) -> float:
@@ -78,7 +80,8 @@ class Row(NamedTuple):
 
     @property
     def utilisation(self) -> float:
-        return self.rate / self.product
+        """The former as a part of a square product's, 0 where that was not measured."""
+        return self.rate / self.product if self.product else 0.0
 
 
 def bench(
@@ -112,6 +115,7 @@ def training(name: str, config: RunConfig, task: Task, steps: int) -> Row:
         product_rate(device),
         peak,
         kernels,
+        asked.segments / asked.updates,
     )
 
 
@@ -129,8 +133,9 @@ def together(name: str, config: RunConfig, task: Task, steps: int, seeds: int) -
     for _ in range(WARM_UP):
         batch()
     times, peak = block_times(batch, steps, device), peak_memory(device)
-    tokens, flops = (seeds * count / asked.updates for count in (asked.tokens, asked.flops))
-    return Row(name, f"{seeds} seeds", spread(times), tokens, flops, product_rate(device), peak)
+    tokens, flops, segments = (seeds * count / asked.updates for count in asked[1:])
+    rate = product_rate(device)
+    return Row(name, f"{seeds} seeds", spread(times), tokens, flops, rate, peak, segments=segments)
 
 
 def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
@@ -161,7 +166,7 @@ def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
     tokens = lanes.predicted / lanes.segments(length)
     cost = forward(config.model, length, batch, shares(text, cutoffs))
     flops = cost.whole * tokens / (batch * length)
-    return Row(name, "evaluation", spread(times), tokens, flops, product_rate(device), peak)
+    return Row(name, "evaluation", spread(times), tokens, flops, product_rate(device), peak, segments=1)
 
 
 # what is measured beside training; generating answers takes as long as they are wrong, so it is not

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rmt.bench.compare import RowRatios, comparisons
 from rmt.bench.growth import Point, curves, fit
 from rmt.bench.measure import Row
 from rmt.errors import ConfigError
@@ -30,6 +31,15 @@ COLUMNS = (
     "utilisation",
     "kernels",
 )
+COMPARED_COLUMNS = (
+    "configuration",
+    "path",
+    "beside",
+    "time",
+    "operations",
+    "time per operation",
+    "time per segment",
+)
 GROWTH_COLUMNS = ("path", "segments", "recomputed", "ms per step", "spread", "ms per segment", "peak GiB")
 
 
@@ -41,6 +51,7 @@ class Page(NamedTuple):
     command: str
     environment: Mapping[str, Any]
     notes: Sequence[str]  # what the configurations are
+    configurations: Mapping[str, Any]  # their settings, by name
 
     def path(self, ending: str) -> Path:
         """benchmarks/2026-11-15-bench-NAME.md and its neighbours."""
@@ -49,25 +60,46 @@ class Page(NamedTuple):
 
 def write_rows(page: Page, rows: Sequence[Row]) -> Path:
     """The table so far; the same command on the same day replaces it."""
-    return write(page, table(COLUMNS, map(cells, rows)), [row._asdict() for row in rows])
+    compared = comparisons(rows)
+    body = table(COLUMNS, map(cells, rows))
+    if compared:
+        body += f"\n\n{table(COMPARED_COLUMNS, map(compared_cells, compared))}"
+    return write(page, body, list(map(record, rows)), [pair._asdict() for pair in compared])
+
+
+def record(row: Row) -> dict[str, Any]:
+    """A row as the result file has it; times are in seconds."""
+    return {**row._asdict(), "step": row.step._asdict(), "tokens_per_second": row.speed}
 
 
 def write_growth(page: Page, points: Sequence[Point], border: int) -> Path:
     """The points so far and the lines through them."""
     text = table(GROWTH_COLUMNS, map(growth_cells, points))
     lines = "\n".join(f"- {sentence}" for sentence in sentences_about(points, border))
-    return write(page, f"{text}\n\n{lines}", [point._asdict() for point in points])
+    records = [{**point._asdict(), "step": point.step._asdict()} for point in points]
+    return write(page, f"{text}\n\n{lines}", records)
 
 
-def write(page: Page, body: str, records: list[dict[str, Any]]) -> Path:
+def write(
+    page: Page, body: str, records: list[dict[str, Any]], compared: Sequence[dict[str, Any]] = ()
+) -> Path:
+    """The page, and the result file beside it."""
     about = ", ".join(f"{key} {value}" for key, value in page.environment.items())
     notes = "\n".join(f"- {note}" for note in page.notes)
-    title = f"# Speed: {page.name}\n\n{datetime.date.today().isoformat()}, {about}.\n\n    {page.command}\n"
+    today = datetime.date.today().isoformat()
+    title = f"# Speed: {page.name}\n\n{today}, {about}.\n\n    {page.command}\n"
     path = page.path("md")
     try:
         page.folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, f"{title}\n{body}\n\n{notes}\n")
-        numbers = {"environment": dict(page.environment), "command": page.command, "rows": records}
+        numbers = {
+            "date": today,
+            "environment": dict(page.environment),
+            "command": page.command,
+            "configurations": dict(page.configurations),
+            "rows": records,
+            "comparisons": list(compared),
+        }
         write_whole(page.path("json"), json.dumps(numbers, indent=1) + "\n")
     except OSError as error:
         raise ConfigError(
@@ -88,13 +120,19 @@ def cells(row: Row) -> list[str]:
         row.way,
         f"{1000 * row.step.median:.2f}",
         f"{1000 * row.step.low:.2f} to {1000 * row.step.high:.2f}",
-        f"{row.speed:,.0f}",
+        f"{row.speed:,.0f}" if row.tokens else "–",
         gigabytes(row.peak),
-        f"{row.rate / 1e12:.3g}",
-        f"{row.product / 1e12:.3g}",
-        f"{100 * row.utilisation:.1f} %",
+        f"{row.rate / 1e12:.3g}" if row.flops else "–",
+        f"{row.product / 1e12:.3g}" if row.product else "–",
+        f"{100 * row.utilisation:.1f} %" if row.flops and row.product else "–",
         "–" if row.kernels is None else f"{row.kernels:,}",
     ]
+
+
+def compared_cells(pair: RowRatios) -> list[str]:
+    """A row of the table of comparisons, in the order of `COMPARED_COLUMNS`."""
+    ratios = (pair.time, pair.operations, pair.time_per_operation, pair.time_per_segment)
+    return [pair.configuration, pair.way, pair.beside, *(f"{ratio:.3f} ×" for ratio in ratios)]
 
 
 def growth_cells(point: Point) -> list[str]:
@@ -138,6 +176,7 @@ def describe(name: str, config: RunConfig, segment_length: int) -> str:
     """A configuration in a line."""
     model, task = config.model, config.task
     size = f"{model.layers} layers × {model.width}, {model.heads} heads of {model.head_width}"
+    size += f", {model.norm}-norm" + (f", dropout {model.dropout:g}" if model.dropout else "")
     return (
         f"{name}: {config.preset}, {size}, {model.positions} positions, memory {model.memory.size}, cache "
         f"{model.cache.size}, {model.vocabulary:,} tokens; {task.name} in segments of {segment_length}, "

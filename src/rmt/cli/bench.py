@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from rmt.bench.configurations import CONFIGURATIONS, PAPER, SMALL
+from rmt.bench.configurations import CONFIGURATIONS, KINDS, PAPER, SMALL
 from rmt.cli import task_options
+from rmt.cli.bench_kinds import Conditions, notes_about, refuse_settings, rows_of
+from rmt.cli.bench_pages import measure_growth, measure_rows
+from rmt.cli.bench_tune import tune
 from rmt.cli.front import Command, Invocation, Options
 from rmt.cli.training import ALIASES, VARYING
 from rmt.config import at_least, option
@@ -26,6 +28,9 @@ EXAMPLES = """examples:
   rmt bench copy --segments 6 --size paper   a task of yours, with the options of rmt train
   rmt bench --config run.yaml                a configuration of yours
   rmt bench enwik8-rotary --growth           time and memory over the number of segments
+  rmt bench enwik8-relative enwik8-relative-xl --paths fast   one beside the other: time and operations
+  rmt bench stream start                     sessions; commands from their start to the first update
+  rmt bench --tune                           the best tiles for this GPU, kept for later runs
   rmt bench --list                           the names"""
 SEGMENTS = (1, 2, 4, 8, 16)  # of an update, where its growth is measured
 UPDATES = {"cuda": 50, "cpu": 10}  # timed; a CPU takes a second or so for each
@@ -57,12 +62,18 @@ class BenchOptions(Options):
         at_least(1),
         bare=SEGMENTS,
     )
+    tune: bool = option(
+        False, "measure tiles of the GPU's kernels (NAME: some of them) and keep the best for this card"
+    )
     out: str = option("benchmarks", "folder of the dated page")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.growth and self.seeds:
             raise ConfigError(f"seeds={self.seeds} is not measured with --growth; leave one out")
+        for name in ("growth", "seeds", "updates") if self.tune else ():
+            if getattr(self, name):
+                raise ConfigError(f"{name}={getattr(self, name)} has no effect with --tune; leave it out")
 
     @property
     def counts(self) -> Sequence[int]:
@@ -89,23 +100,65 @@ def main(argv: Sequence[str]) -> int:
         return 0
     options = invocation.options
     if options.list:
-        width = max(map(len, CONFIGURATIONS))
-        print("\n".join(f"{name:{width}}  {known.about}" for name, known in CONFIGURATIONS.items()))
+        print(listed())
         return 0
+    if options.tune:
+        return tune(options.names, invocation.settings)
+    refuse_settings(options.names, invocation.settings, without_effect_on_kinds(options))
     from rmt.train.device import device_of
 
     device = device_of(invocation.settings.get("device", "auto"))
+    with tempfile.TemporaryDirectory() as folder:
+        conditions = Conditions(device, options.updates or UPDATES[device], Path(folder))
+        return measure(invocation, conditions, shlex.join(["rmt", "bench", *argv]))
+
+
+def measure(invocation: Invocation[BenchOptions], conditions: Conditions, call: str) -> int:
+    """Measure what was named, and write the page."""
+    options, device, updates = invocation.options, conditions.device, conditions.updates
     ways = ways_of(options, invocation.settings.get("compile", "auto"), device)
     names, title = chosen(invocation, device)
-    if options.growth and len(names) != 1:
+    if options.growth:
+        refuse_growth(names)
+    subjects = {
+        name: subject(name, invocation.settings, device, conditions.folder)
+        for name in names
+        if name not in KINDS
+    }
+    page = page_of(options, call, title, subjects, device)
+    if options.growth:
+        return measure_growth(page, subjects[names[0]], options.counts, ways, updates)
+
+    def rows() -> Iterator[Any]:
+        for name in names:
+            if name in KINDS:
+                yield from rows_of(name, conditions)
+            else:
+                yield from subject_rows(subjects[name], ways, updates, options.seeds)
+
+    return measure_rows(page, rows())
+
+
+def refuse_growth(names: Sequence[str]) -> None:
+    """Raise unless one configuration is named."""
+    if len(names) != 1:
         raise ConfigError(f"growth is measured of one configuration, not of {len(names)}; give one NAME")
-    updates = options.updates or UPDATES[device]
-    with tempfile.TemporaryDirectory() as folder:
-        subjects = [subject(name, invocation.settings, device, Path(folder)) for name in names]
-        page = page_of(options, shlex.join(["rmt", "bench", *argv]), title, subjects, device)
-        if options.growth:
-            return measure_growth(page, subjects[0], options.counts, ways, updates)
-        return measure_rows(page, subjects, ways, updates, options.seeds)
+    if names[0] in KINDS:
+        raise ConfigError(f"growth is not measured of {names[0]}; name a configuration of text")
+
+
+def without_effect_on_kinds(options: BenchOptions) -> dict[str, Any]:
+    """The options that were set and mean nothing where only kinds are measured."""
+    is_set = {"seeds": options.seeds > 0, "paths": options.paths != "both"}
+    is_set["updates"] = options.updates is not None and set(options.names) == {"start"}
+    return {name: getattr(options, name) for name, value in is_set.items() if value}
+
+
+def listed() -> str:
+    """All names, and what they stand for."""
+    abouts = {name: known.about for name, known in CONFIGURATIONS.items()} | KINDS
+    width = max(map(len, abouts))
+    return "\n".join(f"{name:{width}}  {about}" for name, about in abouts.items())
 
 
 def ways_of(options: BenchOptions, fast: str, device: str) -> Sequence[Any]:
@@ -124,7 +177,7 @@ def chosen(invocation: Invocation[BenchOptions], device: str) -> tuple[Sequence[
     from rmt.tasks.registry import task_names
 
     names, task = invocation.options.names, invocation.settings.get("task", {}).get("name")
-    known = [*CONFIGURATIONS, "text", *task_names()]
+    known = [*CONFIGURATIONS, *KINDS, "text", *task_names()]
     for name in names:
         if name not in known and ":" not in name:
             raise unknown("configuration", name, known)
@@ -152,65 +205,31 @@ def subject(name: str, settings: dict[str, Any], device: str, folder: Path) -> S
     return Subject(name, config, build_task(config.task))
 
 
-def page_of(options: BenchOptions, call: str, title: str, subjects: list[Subject], device: str) -> Any:
+def page_of(
+    options: BenchOptions, call: str, title: str, subjects: Mapping[str, Subject], device: str
+) -> Any:
     import torch
 
     from rmt.bench.report import Page, describe
+    from rmt.config import to_dict
     from rmt.train.log import environment
 
     notes = [
         describe(
             measured.name, measured.config, measured.task.tokens_per_segment(measured.config.task.segments)
         )
-        for measured in subjects
+        for measured in subjects.values()
     ]
+    notes += [note for name in options.names if name in KINDS for note in notes_about(name, device)]
     name = f"growth-{title}" if options.growth else title
-    return Page(Path(options.out), name, call, environment(torch.device(device)), notes)
+    configs = {measured.name: to_dict(measured.config) for measured in subjects.values()}
+    return Page(Path(options.out), name, call, environment(torch.device(device)), notes, configs)
 
 
-def measure_rows(page: Any, subjects: list[Subject], ways: Sequence[Any], updates: int, seeds: int) -> int:
-    """Every configuration in turn; the page is written anew after each row."""
-    from rmt.bench.measure import Row, bench
-    from rmt.bench.report import cells, draw_rows, write_rows
+def subject_rows(measured: Subject, ways: Sequence[Any], updates: int, seeds: int) -> Iterator[Any]:
+    """The rows of a configuration, each with the name of what it is compared with."""
+    from rmt.bench.measure import bench
 
-    def measured() -> Iterator[Row]:
-        for each in subjects:
-            yield from bench(each.name, each.config, each.task, list(ways), updates, seeds)
-
-    rows: list[Row] = []
-    for row in measured():
-        rows.append(row)
-        name, way, median, _, speed, peak, *_, used, kernels = cells(row)
-        print(
-            f"{name}  {way}  {median} ms per step  {speed} tokens/s  {peak} GiB  {used} of a product's speed"
-            + (f"  {kernels} kernels" if row.kernels is not None else ""),
-            flush=True,
-        )
-        write_rows(page, rows)
-    return finished(page, lambda path: draw_rows(rows, path))
-
-
-def measure_growth(page: Any, text: Subject, counts: Sequence[int], ways: Sequence[Any], updates: int) -> int:
-    """Every number of segments in turn; the page is written anew after each."""
-    from rmt.bench.growth import Point, border_bytes, growth
-    from rmt.bench.report import draw_growth, growth_cells, write_growth
-
-    border, points = border_bytes(text.config), list[Point]()
-    for point in growth(text.name, text.config, text.task, list(counts), list(ways), updates):
-        points.append(point)
-        way, segments, _, median, *_, peak = growth_cells(point)
-        label = f"{way}, recomputed" if point.recomputed else way
-        print(f"segments {segments}  {label}  {median} ms per step  {peak} GiB", flush=True)
-        write_growth(page, points, border)
-    return finished(page, lambda path: draw_growth(points, path))
-
-
-def finished(page: Any, draw: Callable[[Path], None]) -> int:
-    """Draw the picture, if that is possible here, and say where everything is."""
-    print(f"written: {page.path('md')}")
-    if importlib.util.find_spec("matplotlib"):
-        draw(page.path("png"))
-        print(f"drawn: {page.path('png')}")
-    else:
-        print("not drawn: matplotlib is not installed (extra viz)")
-    return 0
+    beside = CONFIGURATIONS[measured.name].beside if measured.name in CONFIGURATIONS else ""
+    for row in bench(measured.name, measured.config, measured.task, list(ways), updates, seeds):
+        yield row._replace(beside=(beside,) if beside else ())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import json
 import os
 import platform
@@ -13,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+SOURCE = Path(__file__).parent.parent  # src/rmt
+IMPORTED = time.monotonic()  # the nearest to a start where the system does not tell it
 
 
 class Clock:
@@ -61,8 +66,10 @@ def environment(device: torch.device) -> dict[str, Any]:
     """The machine and the versions a number was measured with."""
     return {
         "commit": commit(),
+        "source": source_hash(),
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "triton": version_of("triton"),
         "platform": platform.platform(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
         "threads": torch.get_num_threads(),
@@ -78,6 +85,35 @@ def commit() -> str:
         return subprocess.run(git, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return "unknown"
+
+
+def source_hash() -> str:
+    """Twelve digits of the SHA-256 of all files of the package, one behind the other, sorted by path."""
+    files = (path for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    digest = hashlib.sha256()
+    for path in sorted(files, key=Path.as_posix):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def version_of(package: str) -> str:
+    """The version of a package that may not be installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
+
+
+def process_seconds() -> float:
+    """Seconds since this process began; where the system does not tell, since this file was imported."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()  # from the third on
+        started = int(fields[22 - 3]) / os.sysconf("SC_CLK_TCK")
+        if started > 0:
+            return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    except (OSError, AttributeError, ValueError, IndexError):
+        pass
+    return time.monotonic() - IMPORTED
 
 
 def processor() -> str:

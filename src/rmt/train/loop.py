@@ -12,7 +12,7 @@ from rmt.errors import ConfigError, RMTError
 from rmt.train.check import check_run
 from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
-from rmt.train.log import Clock, MetricsLog, environment, write_json
+from rmt.train.log import Clock, MetricsLog, environment, process_seconds, write_json
 from rmt.train.measure import Measurement, measure
 from rmt.train.parallel import gathered, is_first
 from rmt.train.snapshots import restore, snapshot
@@ -57,6 +57,7 @@ class Loop:
         self.pending: list[Update] = []  # since the last line of the log
         self.logged_at, self.logged_tokens = self.clock.now(), 0  # of the last line of the log
         self.batches_without_loss = 0  # in a row
+        self.first_update_seconds: float | None = None  # after the process started; none = no update was made
 
     def run(self) -> dict[str, Any]:
         """Train to the last step or to the target, test the best checkpoint, write result.json."""
@@ -84,6 +85,9 @@ class Loop:
     def learned(self, portion: Portion, result: UpdateResult) -> None:
         """Go on behind an update."""
         self.pending.append(self.trainer.learned(portion, result))
+        if self.first_update_seconds is None:
+            result.loss.tolist()  # the device is done with it
+            self.first_update_seconds = round(process_seconds(), 3)
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
@@ -218,6 +222,7 @@ class Loop:
             "seed": config.seed,
             "steps": trainer.step,
             "seconds": round(trainer.seconds, 3),
+            "first_update_seconds": self.first_update_seconds,
             "samples": trainer.samples,
             "tokens": trainer.tokens,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),

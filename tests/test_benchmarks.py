@@ -1,0 +1,179 @@
+"""The scripts of benchmarks/: the chart draws what result files say, the original code runs beside ours."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import original, speed_chart
+from benchmarks.speed_chart import CARD, CHARTED, bars, newest_rows, result_files
+from rmt.bench import measure
+from rmt.bench.text import made_text
+
+CHECKOUT = "RMT_ORIGINAL"  # names a clone of booydar/LM-RMT
+FILES = result_files(speed_chart.FOLDER)
+# A stand-in for the original's model, with its way of being called: time-major, memory in and out.
+STAND_IN = """
+import torch
+from proj_adaptive_softmax import scale
+
+class MemTransformerLM(torch.nn.Module):
+    def __init__(self, n_token, d_model, num_mem_tokens, **sizes):
+        super().__init__()
+        self.mem_tokens = torch.nn.Parameter(torch.randn(num_mem_tokens, 1, d_model))
+        self.table = torch.nn.Parameter(torch.empty(n_token, d_model))
+        self.sizes, self.calls = sizes, []
+
+    def forward(self, data, target, mem_tokens=None):
+        assert data.shape == target.shape and mem_tokens.shape[1] == data.shape[1]
+        self.calls.append((data, mem_tokens))
+        hidden = self.table[data] * scale + mem_tokens.mean(0)
+        logits = hidden @ self.table.t()
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none")
+        return [mem_tokens + hidden.mean(0), loss.view(target.shape)]
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """A checkout with the stand-in, on no path when the test is over."""
+    (tmp_path / "pytorch" / "utils").mkdir(parents=True)
+    (tmp_path / "pytorch" / "mem_transformer.py").write_text(STAND_IN)
+    (tmp_path / "pytorch" / "utils" / "proj_adaptive_softmax.py").write_text("scale = 1.0")
+    return prepared(tmp_path, monkeypatch)
+
+
+def prepared(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout that can be imported from, and texts that are made quickly."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("mem_transformer", "proj_adaptive_softmax", "log_uniform_sampler"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(measure.PRODUCT, "cpu", (16, torch.float32))
+    monkeypatch.setattr(
+        "rmt.bench.text.made_text", lambda symbols, folder, count: made_text(symbols, folder, 20_000)
+    )
+    return checkout
+
+
+def run_original(capsys, checkout: Path, out: Path, names: str) -> dict:
+    """The result file of a tiny comparison."""
+    original.main([str(checkout), *names.split(), "--device", "cpu", "--tiny", "--out", str(out)])
+    assert "written: " in capsys.readouterr().out
+    return json.loads(next(out.glob("*-original.json")).read_text())
+
+
+def test_the_charts_files_exist_and_have_the_fields():
+    assert FILES
+    for file in FILES:
+        numbers = json.loads(file.read_text())
+        assert {"date", "environment", "command", "configurations", "rows"} <= numbers.keys()
+        assert {"commit", "source", "device", "torch"} <= numbers["environment"].keys()
+        assert file.name.startswith(numbers["date"])
+        for row in numbers["rows"]:
+            assert {"step"} <= row.keys()
+            assert row["step"]["median"] > 0
+            assert row["way"]
+            assert ("updates" in row) or not row["way"].startswith("original")
+
+
+def test_everything_that_is_charted_was_measured():
+    drawn = {(each.configuration, each.label) for each in bars(newest_rows(FILES, CARD))}
+    assert {name for name, label in drawn if label == "ours, fast"} == {*CHARTED}
+    assert {name for name, label in drawn if label.startswith("original")} >= {
+        "copy-24-6x12",
+        "enwik8-relative",
+        "wt103-relative",
+    }
+
+
+def result(folder: Path, name: str, device: str, **ways: float) -> None:
+    rows = [
+        {
+            "configuration": "enwik8-relative",
+            "way": way.replace("_", " "),
+            "step": {"median": seconds},
+            "updates": 3,
+        }
+        for way, seconds in ways.items()
+    ]
+    numbers = {"environment": {"device": device}, "rows": rows}
+    (folder / name).write_text(json.dumps(numbers))
+
+
+def test_the_newest_number_of_the_card_is_drawn_and_the_quicker_original(tmp_path):
+    result(tmp_path, "2026-11-15-bench-paper.json", CARD, fast=0.02, eager=0.2)
+    result(tmp_path, "2026-11-16-bench-paper.json", CARD, fast=0.01)
+    result(tmp_path, "2026-11-17-bench-small.json", "a CPU", fast=9.0)
+    result(tmp_path, "2026-11-15-original.json", CARD, original_tf32=0.2, original_bf16=0.1)
+    drawn = {each.label: each for each in bars(newest_rows(result_files(tmp_path), CARD))}
+    assert {label: round(each.milliseconds) for label, each in drawn.items()} == {
+        "original code, for as many losses": 300,
+        "ours, as written": 200,
+        "ours, fast": 10,
+    }
+    assert drawn["ours, fast"].file == "2026-11-16-bench-paper.json"
+
+
+def test_the_chart_is_drawn_and_says_where_its_numbers_are_from(tmp_path, capsys):
+    result(tmp_path, "2026-11-15-bench-paper.json", CARD, fast=0.02)
+    picture = tmp_path / "speed.png"
+    speed_chart.main([str(tmp_path / "2026-11-15-bench-paper.json"), "--out", str(picture)])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "20.00 ms  2026-11-15-bench-paper.json" in capsys.readouterr().out
+
+
+def test_a_card_without_numbers_has_no_chart(tmp_path):
+    result(tmp_path, "2026-11-15-bench-paper.json", CARD, fast=0.02)
+    with pytest.raises(SystemExit, match="no result file has a number of NVIDIA A100"):
+        speed_chart.main([str(tmp_path / "2026-11-15-bench-paper.json"), "--card", "NVIDIA A100"])
+
+
+def test_the_original_is_timed_in_both_precisions_beside_ours(capsys, stand_in, tmp_path):
+    numbers = run_original(capsys, stand_in, tmp_path / "out", "copy-24-6x12 enwik8-relative")
+    ways = [(row["configuration"], row["way"], row["updates"]) for row in numbers["rows"]]
+    assert ways == [
+        ("copy-24-6x12", "original float32", 1),
+        ("copy-24-6x12", "original bf16", 1),
+        ("copy-24-6x12", "eager", 1),
+        ("enwik8-relative", "original float32", 3),
+        ("enwik8-relative", "original bf16", 3),
+        ("enwik8-relative", "eager", 1),
+    ]
+    assert numbers["original"] == {"repository": "booydar/LM-RMT", "commit": "unknown"}
+    assert {"commit", "source", "torch", "device"} <= numbers["environment"].keys()
+    page = next((tmp_path / "out").glob("*-original.md")).read_text()
+    assert page.count("\n| ") == 4
+    assert "| copy-24-6x12 | " in page
+
+
+@pytest.mark.parametrize(("name", "segments"), [("copy-24-6x12", 6), ("enwik8-relative", 3)])
+def test_the_original_sees_the_segments_that_ours_sees(stand_in, tmp_path, name, segments):
+    device = torch.device("cpu")
+    measured = original.subject(name, original.TINY, "cpu", tmp_path)
+    model = original.build(original.original_model(stand_in), measured, device)
+    loss = original.LOSSES[measured.task.layout](model, measured, device)
+    for _ in range(3):
+        model.calls.clear()
+        loss().backward()
+    assert len(model.calls) == segments
+    tokens, memory = model.calls[0]
+    assert tokens.shape == (measured.task.tokens_per_segment(measured.config.task.segments), 2)
+    assert memory.requires_grad == (name == "copy-24-6x12")  # text goes on from a memory that is cut
+    assert all(later.requires_grad for _, later in model.calls[1:])
+
+
+def test_what_is_no_checkout_is_refused(tmp_path):
+    with pytest.raises(SystemExit, match=r"has no pytorch/mem_transformer\.py"):
+        original.main([str(tmp_path)])
+
+
+@pytest.mark.skipif(CHECKOUT not in os.environ, reason=f"{CHECKOUT} names no clone of booydar/LM-RMT")
+def test_the_original_code_itself_runs_beside_ours(capsys, tmp_path, monkeypatch):
+    checkout = prepared(Path(os.environ[CHECKOUT]), monkeypatch)
+    names = "copy-24-6x12 copy-24-9x8 enwik8-relative"
+    numbers = run_original(capsys, checkout, tmp_path, names)
+    assert [row["configuration"] for row in numbers["rows"][::3]] == names.split()
+    assert all(row["step"]["median"] > 0 for row in numbers["rows"])
