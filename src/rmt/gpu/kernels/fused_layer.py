@@ -154,6 +154,25 @@ def drop_elements(values, drop, seed, rows, columns, stride):
 
 
 @triton.jit
+def start_of(residual, drop):
+    """What a branch is summed up on: the residual itself, if nothing of the branch is dropped.
+
+    A tile of its own would fill registers.
+    """
+    if drop is not None:
+        residual = tl.zeros_like(residual)
+    return residual
+
+
+@triton.jit
+def end_of(total, residual, drop, seed, rows, columns, stride):
+    """The residual with the branch, from the sum that `start_of` began."""
+    if drop is not None:
+        total = residual + drop_elements(total, drop, seed, rows, columns, stride)
+    return total
+
+
+@triton.jit
 def norm_of(values, rows, columns, height, W, gain, shift):
     """A layer norm of rows."""
     inside = (rows < height)[:, None] & (columns < W)[None, :]
@@ -191,20 +210,20 @@ def fused_layer_kernel(
     seed = tl.program_id(1).to(tl.int64)
     rows, columns = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_D)
     first, vector = seed * height, seed * D
-    added = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
+    value = load(past + first * D, rows, columns, height, D).to(tl.float32)
+    summed = start_of(value, drops.attention)
     for start in range(0, P, BLOCK_C):
         part = start + tl.arange(0, BLOCK_C)
         seen = load(attended + first * P, rows, part, height, P)
-        added += tl.dot(seen, tl.trans(load(weights.out + vector * P, columns, part, D, P)))
-    added = drop_elements(added, drops.attention, seed, rows, columns, D)
-    value = load(past + first * D, rows, columns, height, D).to(tl.float32) + added
+        summed += tl.dot(seen, tl.trans(load(weights.out + vector * P, columns, part, D, P)))
+    value = end_of(summed, value, drops.attention, seed, rows, columns, D)
     store(middle + first * D, value, rows, columns, height, D)
     unit = norm_of(value, rows, columns, height, W, weights.gain + vector, weights.shift + vector)
     short = unit.to(second.dtype.element_ty)
     store(second + first * D, short, rows, columns, height, D)
     if IS_POST:
         value = unit
-    added = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
+    summed = start_of(value, drops.feed_forward)
     for start in range(0, F, BLOCK_C):
         part = start + tl.arange(0, BLOCK_C)
         hidden = tl.dot(short, tl.trans(load(weights.up + seed * F * D, part, columns, F, D)))
@@ -212,9 +231,9 @@ def fused_layer_kernel(
         hidden = drop_elements(tl.maximum(hidden, 0.0), drops.inner, seed, rows, part, F)
         hidden = hidden.to(inner.dtype.element_ty)
         store(inner + first * F, hidden, rows, part, height, F)
-        added += tl.dot(hidden, tl.trans(load(weights.down + vector * F, columns, part, D, F)))
-    added += tl.load(weights.down_bias + vector + columns, mask=columns < W, other=0.0)[None, :]
-    value += drop_elements(added, drops.feed_forward, seed, rows, columns, D)
+        summed += tl.dot(hidden, tl.trans(load(weights.down + vector * F, columns, part, D, F)))
+    summed += tl.load(weights.down_bias + vector + columns, mask=columns < W, other=0.0)[None, :]
+    value = end_of(summed, value, drops.feed_forward, seed, rows, columns, D)
     store(total + first * D, value, rows, columns, height, D)
     unit = norm_of(value, rows, columns, height, W, weights.next_gain + vector, weights.next_shift + vector)
     unit = unit.to(normal.dtype.element_ty)
