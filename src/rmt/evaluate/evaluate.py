@@ -14,7 +14,7 @@ from rmt.core.model import SegmentModel
 from rmt.core.unroll import unroll
 from rmt.errors import ConfigError
 from rmt.evaluate.generate import generate
-from rmt.infer.rows import inference
+from rmt.infer.work import inference
 from rmt.tasks.task import Batch, Task
 
 

@@ -15,7 +15,7 @@ from rmt.core.cache import Cache
 from rmt.core.model import SegmentModel
 from rmt.core.recording import Recorder, sent
 from rmt.core.serving import served
-from rmt.infer.rows import inference
+from rmt.infer.work import inference
 from rmt.text.lanes import Lanes
 
 

@@ -1,0 +1,1 @@
+"""Models on a GPU: the same functions in few kernels, recorded and replayed; the plain model never knows."""
