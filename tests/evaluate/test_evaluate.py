@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from rmt.core.state import State
 from rmt.evaluate.evaluate import evaluate
 from rmt.tasks.task import Batch
 from tests.laws.models import PRESETS, build, configuration
@@ -23,13 +24,14 @@ class Counter(nn.Module):
         super().__init__()
         self.nothing = nn.Parameter(torch.zeros(()))
 
-    def initial_state(self, batch: int) -> None: ...
+    def initial_state(self, batch: int) -> State:
+        return State(memory=torch.zeros(batch, 0, 1))
 
-    def forward(self, tokens: Tensor, state: None) -> SimpleNamespace:
-        return SimpleNamespace(logits=2.0 * nn.functional.one_hot((tokens + 1) % V, V).double(), state=None)
+    def forward(self, tokens: Tensor, state: State) -> SimpleNamespace:
+        return SimpleNamespace(logits=2.0 * nn.functional.one_hot((tokens + 1) % V, V).double(), state=state)
 
-    def open(self, state: None) -> SimpleNamespace:
-        return SimpleNamespace(step=lambda tokens: self(tokens, None).logits, close=lambda: None)
+    def open(self, state: State) -> SimpleNamespace:
+        return SimpleNamespace(step=lambda tokens: self(tokens, state).logits, close=lambda: state)
 
 
 class Given:
