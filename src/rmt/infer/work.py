@@ -29,18 +29,17 @@ KEPT: weakref.WeakKeyDictionary[Any, dict[Hashable, RecordedWork]] = weakref.Wea
 class RecordedWork:
     """Calls `work(model, kind, state, *tensors)`, which gives the state behind and tensors.
 
-    Two calls of one `kind` and of the same shapes do the same. Made for one place of the parameters in
-    memory; what is in them may change: `follow` before the next call.
+    Two calls of one `kind` and of the same shapes do the same. The parameters have to stay where they are;
+    their contents may change: `follow` before the next call.
     """
 
     def __init__(self, model: SegmentModel, work: Work, precision: str):
-        plain = copy(model)  # shares everything: what is kept for a model must not keep the model itself
-        served = precision != PLAIN and not why_not_served(plain, precision, learns=False)
-        self.engine = Engine(plain, torch.bfloat16, learns=False) if served else None
+        served = precision != PLAIN and not why_not_served(model, precision, learns=False)
+        self.engine = Engine(model, torch.bfloat16, learns=False) if served else None
         self.form = model.empty_state(1)
         self.addresses, self.versions = addresses(model), versions(model)
         on_gpu = next(model.parameters()).device.type == "cuda"
-        used = plain if self.engine is None else self.engine.model
+        used = model if self.engine is None else self.engine.model
         self.recorder = Recorder(partial(flat_work, used, work, self.form), enabled=on_gpu)
         if self.engine is not None:
             self.engine.begin()
@@ -75,12 +74,13 @@ def worker_of(model: Any, work: Work, precision: str = PLAIN) -> Worker:
     Without a precision, the plain model works, whose parameters are used where they lie: for models in
     training, which change unnoticed.
     """
-    if not isinstance(model, SegmentModel) or not is_worth_keeping(model, precision):
+    if type(model) is not SegmentModel or not is_worth_keeping(model, precision):  # a sharded one is not
         return partial(work, model)
     kept = KEPT.setdefault(model, {})
     worker = kept.get((work, precision))
     if worker is None or worker.addresses != addresses(model):
-        worker = kept[work, precision] = RecordedWork(model, work, precision)
+        shared = copy(model)  # with the same parts: what is kept for a model must not keep the model itself
+        worker = kept[work, precision] = RecordedWork(shared, work, precision)
     worker.follow(model)
     return worker
 
