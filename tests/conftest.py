@@ -22,7 +22,7 @@ EXACT = {
 @pytest.fixture(autouse=True)
 def float64(request: pytest.FixtureRequest) -> Iterator[None]:
     """Float64 as the default where a law is tested."""
-    exact = EXACT & set(Path(request.node.path).parts)
+    exact = EXACT & set(Path(request.node.path).relative_to(Path(__file__).parent).parts)
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if exact else before)
     yield

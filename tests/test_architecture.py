@@ -27,7 +27,7 @@ from tests.source import (
 
 # folder: the folders below it
 MODEL = {"core", "nn"}
-EVALUATION = {"infer", "text", "tasks", *MODEL}
+EVALUATION = {"infer", "gpu", "text", "tasks", *MODEL}
 TRAINING = {"evaluate", *EVALUATION}
 EVERYTHING = {"train", "analysis", "bench", "documents", "hf", "compat", *TRAINING}
 BELOW = {
@@ -38,7 +38,8 @@ BELOW = {
     "analysis": TRAINING,
     "bench": {"train", *TRAINING},
     "evaluate": EVALUATION,
-    "infer": MODEL,
+    "infer": {"gpu", *MODEL},
+    "gpu": MODEL,
     "documents": {"hf", "train", *TRAINING},
     "text": {"tasks"},
     "tasks": set(),
@@ -50,6 +51,7 @@ BELOW = {
 GROUND = {
     "config": {"errors"},
     "location": {"errors"},
+    "precision": {"errors"},
     "textfile": {"errors"},
     "yamlfile": {"errors"},
     "errors": set(),

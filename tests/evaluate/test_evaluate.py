@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from rmt.core.state import State
 from rmt.evaluate.evaluate import evaluate
+from rmt.evaluate.generate import generate
 from rmt.tasks.task import Batch
 from tests.laws.models import PRESETS, build, configuration
 
@@ -23,13 +25,14 @@ class Counter(nn.Module):
         super().__init__()
         self.nothing = nn.Parameter(torch.zeros(()))
 
-    def initial_state(self, batch: int) -> None: ...
+    def initial_state(self, batch: int) -> State:
+        return State(memory=torch.zeros(batch, 0, 1))
 
-    def forward(self, tokens: Tensor, state: None) -> SimpleNamespace:
-        return SimpleNamespace(logits=2.0 * nn.functional.one_hot((tokens + 1) % V, V).double(), state=None)
+    def forward(self, tokens: Tensor, state: State) -> SimpleNamespace:
+        return SimpleNamespace(logits=2.0 * nn.functional.one_hot((tokens + 1) % V, V).double(), state=state)
 
-    def open(self, state: None) -> SimpleNamespace:
-        return SimpleNamespace(step=lambda tokens: self(tokens, None).logits, close=lambda: None)
+    def open(self, state: State) -> SimpleNamespace:
+        return SimpleNamespace(step=lambda tokens: self(tokens, state).logits, close=lambda: state)
 
 
 class Given:
@@ -129,6 +132,36 @@ def test_without_thoroughness_there_is_no_original_metric_and_no_second_generati
     once = len(passes)
     assert {**evaluate(model, task, 4), **quick} == evaluate(model, task, 4)
     assert len(passes) > 2 * once
+
+
+def test_what_comes_before_the_answer_is_encoded_once_and_all_ways_of_generating_are_one_batch():
+    rows = [
+        [token % 9 for token in [*row, *row]] for row in ROWS
+    ]  # 11 inputs, the last four made by the model
+    model, calls = build(configuration("rmt")), []
+    model.embedding.register_forward_hook(lambda module, inputs, output: calls.append(inputs[0].shape))
+    evaluate(model, Given(rows, 5, 5, 5), 3)
+    forced = [(4, 3), (4, 3), (4, 3), (4, 2)]
+    generated = [(8, 1), (8, 1), (8, 1), (8, 1), (8, 1)]  # inputs 6 … 10, of which 7 … 10 are made
+    assert list(map(tuple, calls)) == forced + generated
+
+
+@pytest.mark.parametrize("kind", PRESETS)
+def test_the_original_metric_is_generated_apart_to_the_same_counts(kind):
+    model, task = build(configuration(kind)), Given([[token % 9 for token in row] for row in ROWS], 4, 4, 4)
+    batch = task.batch
+    right = generate(model, batch.tokens, batch.loss_mask, 2, true_borders=True) == batch.targets
+    assert evaluate(model, task, 2)["original_accuracy"] == float(right[batch.answer].double().mean())
+    right = generate(model, batch.tokens, batch.loss_mask, 2) == batch.targets
+    assert evaluate(model, task, 2)["accuracy"] == float(right[batch.answer].double().mean())
+
+
+def test_in_mixed_precision_metrics_are_those_of_float32_to_rounding():
+    model, task = build(configuration("rmt")).float(), Given([[t % 9 for t in row] for row in ROWS], 4, 4, 4)
+    exact, mixed = (evaluate(model, task, 2, precision=name) for name in ("32-true", "bf16-mixed"))
+    assert mixed["loss"] == pytest.approx(exact["loss"], rel=0.05)
+    assert mixed["loss"] != exact["loss"]
+    assert list(mixed) == list(exact)
 
 
 def test_metrics_do_not_depend_on_the_batch():

@@ -11,10 +11,13 @@ import torch
 
 from rmt import SegmentModel
 from rmt.core.unroll import unroll
-from rmt.evaluate.perplexity import perplexity, with_cache
+from rmt.evaluate.perplexity import SLOTS, perplexity, segment_capacities, with_cache
 from rmt.text.lanes import Lanes
+from tests.infer.engines import served
+from tests.infer.waits import count_waits
 from tests.laws.models import CACHE, PRESETS, VOCABULARY, build, configuration
 
+__all__ = ["served"]
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, 50).astype("<u2")
 CUTOFFS = (3, 7)
 
@@ -36,6 +39,69 @@ def test_the_loss_of_an_adaptive_softmax_is_that_of_its_log_probabilities(kind, 
     model = build(configuration(kind, cutoffs=CUTOFFS))
     found = perplexity(model, Lanes(TOKENS, batch), 5)
     assert found["loss"] == pytest.approx(token_by_token(model, batch, 5)[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("crowded", [False, True], ids=["even", "crowded"])
+@pytest.mark.parametrize("kind", ["baseline", "transformer_xl_rmt"])
+def test_shapes_that_do_not_depend_on_targets_give_the_same_loss_exactly(kind, crowded, monkeypatch):
+    model, lanes = build(configuration(kind, cutoffs=CUTOFFS)), Lanes(words(crowded), 3)
+    expected = perplexity(model, lanes, 100)
+    used = []
+    forward = model.embedding.scored
+    model.embedding.scored = lambda hidden, targets, slots: (
+        used.append(slots) or forward(hidden, targets, slots)
+    )
+    monkeypatch.setattr("rmt.evaluate.perplexity.is_static", lambda segment: True)
+    assert perplexity(model, lanes, 100) == expected
+    assert used == segment_capacities(lanes, 100, CUTOFFS)
+    assert len(set(used)) == 1 + crowded
+
+
+def test_slots_suffice_for_every_segment_and_crowded_ones_have_their_own():
+    lanes = Lanes(words(crowded=True), 3)
+    capacities, targets = segment_capacities(lanes, 100, CUTOFFS), lanes.tail_targets(100, CUTOFFS)
+    for slots, needed in zip(capacities, targets.T.tolist(), strict=True):
+        assert all(slot >= count for slot, count in zip(slots, needed, strict=True))
+        assert all(slot % SLOTS == 0 or slot == 300 for slot in slots)
+    usual, most = sorted(set(capacities))
+    assert usual[1] < most[1]
+    assert [slots == most for slots in capacities] == (targets[1] > usual[1]).tolist()
+
+
+def test_without_clusters_there_are_no_slots():
+    assert segment_capacities(Lanes(TOKENS, 3), 5, ()) == [()] * 3
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize("cutoffs", [(), CUTOFFS], ids=["softmax", "adaptive"])
+def test_in_the_engine_a_model_has_the_same_loss_and_its_parameters_of_now(cutoffs, monkeypatch):
+    model, lanes = build(configuration("transformer_xl_rmt", cutoffs=cutoffs)), Lanes(TOKENS, 3)
+    for _ in range(2):
+        with torch.no_grad():
+            next(model.parameters()).mul_(1.1)
+        with monkeypatch.context() as patch:
+            patch.setattr("rmt.infer.work.why_not_served", lambda model, precision, learns: "no")
+            plain = perplexity(model, lanes, 5)
+        assert perplexity(model, lanes, 5) == plain
+
+
+def test_nobody_waits_for_the_device_before_the_end(monkeypatch):
+    model, waits = build(configuration("rmt", cutoffs=CUTOFFS)), []
+    monkeypatch.setattr("rmt.evaluate.perplexity.is_static", lambda segment: True)
+    for length in (24, 2):
+        with monkeypatch.context() as patch:
+            counts = count_waits(patch)
+            perplexity(model, Lanes(TOKENS, 2), length)
+        waits.append(counts)
+    assert waits[0] == waits[1]
+
+
+def words(crowded: bool) -> np.ndarray:
+    """Three lanes of ten segments of 100 words and one more; in a crowded one all words are rare."""
+    chosen = np.random.default_rng(1).choice(VOCABULARY, 3003, p=[0.3] * 3 + [0.1 / 9] * 9)
+    if crowded:
+        chosen.reshape(3, 1001)[:, 501:601] = VOCABULARY - 1
+    return chosen.astype("<u2")
 
 
 def test_perplexity_and_bits_are_the_loss_in_other_units():

@@ -302,7 +302,7 @@ def test_a_damaged_embedding_is_noticed_at_once(value, tokens):
 
 @pytest.mark.parametrize("size", [1, LENGTH, 2 * LENGTH + 1])
 @pytest.mark.parametrize("damage", ["embedding.weight", "embedding.bias", "backbone.final_norm.weight"])
-def test_after_an_error_the_session_stands_before_the_segment_in_which_it_happened(size, damage):
+def test_after_an_error_the_session_stands_before_the_piece_in_which_it_happened(size, damage):
     model, tokens = build(configuration("transformer_xl_rmt")), random_tokens(1, size)
     session, untouched = (Session(model, segment_length=LENGTH) for _ in range(2))
     for one in (session, untouched):
@@ -317,6 +317,25 @@ def test_after_an_error_the_session_stands_before_the_segment_in_which_it_happen
         parameter.copy_(kept)
     assert int(session.seen) == 3
     assert_same(session.feed(tokens, "log_probs"), untouched.feed(tokens, "log_probs"))
+    assert_same_state(session.close(), untouched.close())
+    assert session.score() == untouched.score()
+
+
+@pytest.mark.parametrize("segment", [0, 1, 2, 3])
+def test_a_piece_is_fed_whole_or_not_at_all(segment):
+    model, tokens = build(configuration("transformer_xl_rmt")), torch.full((1, TOTAL), 1)
+    tokens[0, segment * LENGTH + 1] = 3
+    session, untouched = (Session(model, segment_length=LENGTH) for _ in range(2))
+    kept = model.embedding.weight[3].detach().clone()
+    with torch.no_grad():
+        model.embedding.weight[3] = float("inf")
+    for returns in ("nothing", "log_probs", "hidden"):
+        with pytest.raises(DataError, match="hidden states have NaN or inf"):
+            session.feed(tokens, returns)
+    with torch.no_grad():
+        model.embedding.weight[3] = kept
+    assert int(session.seen) == 0
+    assert_same(session.feed(tokens, "hidden"), untouched.feed(tokens, "hidden"))
     assert_same_state(session.close(), untouched.close())
     assert session.score() == untouched.score()
 

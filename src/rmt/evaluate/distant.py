@@ -26,26 +26,29 @@ def distant_accuracy(
     split: str = "test",
     samples: int = 100,
     batch: int = 50,
+    precision: str = "auto",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> float:
     """The share of the first `samples` questions of a split that are answered right.
 
     Examples are never written out: sessions read them block by block, so a million tokens need no more
-    memory than a thousand.
+    memory than a thousand. The precision is that of a session.
     """
     if not 1 <= samples <= task.sizes[split]:
         raise ConfigError(f"samples={samples} must be 1 to {task.sizes[split]}, the size of split {split!r}")
     right = 0
     for start in range(0, samples, batch):
         examples = [task.example(split, number) for number in range(start, min(start + batch, samples))]
-        right += answered(model, examples, segment_length)
+        right += answered(model, examples, segment_length, precision)
         progress(start + len(examples), samples)
     return right / samples
 
 
-def answered(model: SegmentModel, examples: list[Scattered], segment_length: int) -> int:
+def answered(
+    model: SegmentModel, examples: list[Scattered], segment_length: int, precision: str = "auto"
+) -> int:
     """How many examples of one length are answered right."""
-    session = Session(model, segment_length=segment_length, batch=len(examples))
+    session = Session(model, None, segment_length, len(examples), precision)
     rows = [blocks(example.pieces(), BLOCK * segment_length) for example in examples]
     for block in zip(*rows, strict=True):
         session.feed(np.stack(block))

@@ -11,25 +11,37 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from rmt.core.model import SegmentModel
-from rmt.core.unroll import unroll
+from rmt.core.state import State
 from rmt.errors import ConfigError
-from rmt.evaluate.generate import generate
-from rmt.infer.rows import inference
+from rmt.evaluate.generate import EncodedSource, generate_on, model_made
+from rmt.gpu.graphs import sent
+from rmt.infer.segments import in_format
+from rmt.infer.work import Results, inference, worker_of
 from rmt.tasks.task import Batch, Task
+
+# B batch · T tokens of the whole sequence · L tokens of a segment
 
 
 class Sums(NamedTuple):
-    """Right answers and loss over a batch; every field a count or a sum."""
+    """Right answers and loss over a batch; every field a count or a sum, () on the device."""
 
-    characters: int
-    sequences: int
-    right: int
-    right_sequences: int
-    forced_right: int
-    original_right: int
-    original_characters: int
-    losses: int
-    loss: float
+    characters: Tensor
+    sequences: Tensor
+    right: Tensor
+    right_sequences: Tensor
+    forced_right: Tensor
+    original_right: Tensor
+    original_characters: Tensor
+    losses: Tensor
+    loss: Tensor
+
+
+class Forced(NamedTuple):
+    """What a model predicts when every input is the true one."""
+
+    predictions: Tensor  # (B, T)
+    losses: Tensor  # (B, T) float64
+    state: State  # behind the segments that are the same however the rest is generated
 
 
 def evaluate(
@@ -42,87 +54,122 @@ def evaluate(
     batch: int = 500,
     thorough: bool = True,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    precision: str = "32-true",
 ) -> dict[str, float]:
     """Metrics over the first `samples` examples of a split (all by default), in segments of `length` tokens.
 
     `accuracy` and `sequence_accuracy` are strict: everything under the loss is generated, nothing is given
-    away at segment borders. Without `thorough`, `original_accuracy` (a second generation) is left out.
+    away at segment borders. Without `thorough`, `original_accuracy` (a second generation) is left out. With
+    bf16-mixed as `precision`, products are in bfloat16; else all is in the model's own format.
     """
     data = task.split(split, samples)
-    total, sums = len(data.tokens), []
-    with inference(model):
-        for rows in portions(data, batch, next(model.parameters()).device):
-            sums.append(measure(model, task, rows, length, thorough))
-            progress(sum(part.sequences for part in sums), total)
-    whole = Sums(*(sum(column) for column in zip(*sums, strict=True)))
-    if not whole.characters:
+    total, done, sums = len(data.tokens), 0, None
+    with inference(model, precision):
+        for rows in portions(data, batch):
+            part = measure(model, task, rows, length, thorough)
+            sums = part if sums is None else Sums(*map(torch.add, sums, part))
+            done += len(rows.tokens)
+            progress(done, total)
+    assert sums is not None, "a split has an example"
+    columns = torch.stack([column.double() for column in sums]).tolist()  # waits for the device, once
+    whole = dict(zip(Sums._fields, columns, strict=True))
+    if not whole["characters"]:
         raise ConfigError(
             f"the {total} examples of split {split!r} of task {task.name!r} have no answer to count"
         )
     metrics = {
-        "accuracy": whole.right / whole.characters,
-        "sequence_accuracy": whole.right_sequences / whole.sequences,
-        "teacher_forced_accuracy": whole.forced_right / whole.characters,
-        "loss": whole.loss / whole.losses,
+        "accuracy": whole["right"] / whole["characters"],
+        "sequence_accuracy": whole["right_sequences"] / whole["sequences"],
+        "teacher_forced_accuracy": whole["forced_right"] / whole["characters"],
+        "loss": whole["loss"] / whole["losses"],
         "samples": total,
     }
     if thorough:
-        metrics["original_accuracy"] = whole.original_right / whole.original_characters
+        metrics["original_accuracy"] = whole["original_right"] / whole["original_characters"]
     return metrics
 
 
-def portions(data: Batch, size: int, device: torch.device) -> Iterator[Batch]:
-    """The split in batches on the model's device."""
+def portions(data: Batch, size: int) -> Iterator[Batch]:
+    """The split in batches."""
     for parts in zip(*(column.split(size) for column in data), strict=True):
-        yield Batch(*(part.to(device) for part in parts))
+        yield Batch(*parts)
 
 
 def measure(model: SegmentModel, task: Task, batch: Batch, length: int, thorough: bool) -> Sums:
-    """All sums of one batch."""
-    right = generate(model, batch.tokens, batch.loss_mask, length) == batch.targets
-    forced, losses = teacher_forced(model, batch, length)
-    original = forced & batch.answer
-    window = batch.answer
+    """All sums of one batch, which is on the CPU.
+
+    Segments before the first token that the model makes are encoded once, and all ways of generating the rest
+    are rows of one batch: on a GPU, time goes into the number of steps.
+    """
+    original = thorough and generates_in_original(task, batch, length)
+    ways = [model_made(batch.loss_mask, length, borders) for borders in (False, True)[: 1 + original]]
+    first = first_made(ways[0], length)
+    batch = Batch(*(sent(column, next(model.parameters()).device) for column in batch))
+    forced = teacher_forced(model, batch, length, first)
+    source = EncodedSource(forced.predictions[:, : first * length], forced.state).repeated(len(ways))
+    tokens = batch.tokens.repeat(len(ways), 1)
+    strict, *others = generate_on(model, tokens, torch.cat(ways), length, source).chunk(len(ways))
+    predictions = torch.stack([strict, forced.predictions, *(others or [forced.predictions])])
+    right, forced_right, original_right = (predictions == batch.targets).unbind(0)
+    counted, window = batch.answer, batch.answer
     if thorough:
-        original, window = original_metric(model, task, batch, length, forced)
+        original_right, window = original_metric(task, batch, original_right)
     return Sums(
-        characters=int(batch.answer.sum()),
-        sequences=len(batch.tokens),
-        right=int((right & batch.answer).sum()),
-        right_sequences=int((right | ~batch.answer).all(1).sum()),
-        forced_right=int((forced & batch.answer).sum()),
-        original_right=int(original.sum()),
-        original_characters=int(window.sum()),
-        losses=int(batch.loss_mask.sum()),
-        loss=float((losses * batch.loss_mask).sum()),
+        characters=counted.sum(),
+        sequences=torch.ones_like(counted[:, 0]).sum(),
+        right=(right & counted).sum(),
+        right_sequences=(right | ~counted).all(1).sum(),
+        forced_right=(forced_right & counted).sum(),
+        original_right=original_right.sum(),
+        original_characters=window.sum(),
+        losses=batch.loss_mask.sum(),
+        loss=(forced.losses * batch.loss_mask).sum(),
     )
 
 
+def first_made(made_by_model: Tensor, length: int) -> int:
+    """The first segment with an input (B, T) that the model makes, or how many segments there are."""
+    columns = made_by_model.any(0).nonzero().flatten().tolist()
+    return int(columns[0]) // length if columns else math.ceil(made_by_model.shape[1] / length)
+
+
 @torch.no_grad()
-def teacher_forced(model: SegmentModel, batch: Batch, length: int) -> tuple[Tensor, Tensor]:
-    """Which predictions are right (B, T) and their losses (B, T) when every input is the true one."""
-    outputs = unroll(model, batch.tokens.split(length, dim=1), model.initial_state(len(batch.tokens)))
-    right, losses = [], []
-    for output, targets in zip(outputs, batch.targets.split(length, dim=1), strict=True):
-        logits = output.logits
-        right.append(logits.argmax(-1) == targets)
-        losses.append(F.cross_entropy(logits.mT.double(), targets, reduction="none"))
-    return torch.cat(right, dim=1), torch.cat(losses, dim=1)
+def teacher_forced(model: SegmentModel, batch: Batch, length: int, first: int) -> Forced:
+    """Predictions and losses when every input is the true one, and the state before segment `first`."""
+    worker, state = worker_of(model, force_segment), model.initial_state(len(batch.tokens))
+    results, states = [], [state]
+    for index, segment in enumerate(torch.stack(batch[:2]).split(length, dim=2)):
+        state, forced = worker((), state, segment.contiguous())
+        results.append(forced)
+        if index < first:
+            states = [state]
+    predictions, losses = (torch.cat(column, dim=1) for column in zip(*results, strict=True))
+    return Forced(predictions, losses, states[0])
 
 
-def original_metric(
-    model: SegmentModel, task: Task, batch: Batch, length: int, forced: Tensor
-) -> tuple[Tensor, Tensor]:
+def force_segment(model: SegmentModel, _: tuple[()], state: State, segment: Tensor) -> Results:
+    """The state behind a segment, its tokens and targets (2, B, L), their predictions and losses (B, L)."""
+    tokens, targets = segment.unbind(0)
+    output = model(tokens, state)
+    losses = F.cross_entropy(output.logits.mT.double(), targets, reduction="none")
+    return in_format(output.state, state), (output.logits.argmax(-1), losses)
+
+
+def generates_in_original(task: Task, batch: Batch, length: int) -> bool:
+    """Whether the original code's metric generates: it does not where an answer is shorter than a segment.
+
+    Tasks that count whole answers always do.
+    """
+    answer = math.ceil(float(batch.loss_mask.sum(1).double().mean()))
+    return answer >= length or task.original_exact
+
+
+def original_metric(task: Task, batch: Batch, right: Tensor) -> tuple[Tensor, Tensor]:
     """What the original code counts as right, and out of what.
 
-    It generates with the true first token in every segment. Some tasks count whole answers; for the others,
-    it does not generate at all where the answer is shorter than a segment.
+    It generates with the true first token in every segment, or not at all; some tasks count whole answers.
     """
     window = task.original_answer(batch)
-    answer = math.ceil(float(batch.loss_mask.sum(1).double().mean()))
-    right = forced
-    if answer >= length or task.original_exact:
-        right = generate(model, batch.tokens, batch.loss_mask, length, true_borders=True) == batch.targets
     if not task.original_exact:
         return right & window, window
-    return (right | ~window).all(1), torch.ones(len(window), dtype=torch.bool)
+    return (right | ~window).all(1), torch.ones(len(window), dtype=torch.bool, device=right.device)

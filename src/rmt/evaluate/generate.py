@@ -5,11 +5,32 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from rmt.core.model import SegmentModel
+from rmt.core.state import State
+from rmt.gpu.graphs import sent
+from rmt.infer.segments import in_format
+from rmt.infer.work import Results, worker_of
+
+FROM_MODEL = -1  # stands for a token that the model predicts
+
+
+class EncodedSource(NamedTuple):
+    """The first tokens of sequences, encoded as they are, from where the rest is generated in any way."""
+
+    predictions: Tensor  # (B, n) of these tokens
+    state: State  # behind them
+
+    def repeated(self, times: int) -> EncodedSource:
+        """The same rows several times, one behind the other."""
+        if times == 1:
+            return self
+        state = self.state.map(lambda tensor: torch.cat([tensor] * times))
+        return EncodedSource(self.predictions.repeat(times, 1), state)
 
 
 @torch.no_grad()
@@ -22,22 +43,58 @@ def generate(
     is given away. With `true_borders` the first token of each segment is the true one, as the original
     code's metric has it.
     """
-    inputs, predictions = tokens.clone(), torch.empty_like(tokens)
-    model_made = torch.nn.functional.pad(generated[:, :-1], (1, 0))  # (B, T) which inputs come from the model
+    nothing = EncodedSource(tokens[:, :0], model.initial_state(len(tokens)))
+    return generate_on(model, tokens, model_made(generated.cpu(), length, true_borders), length, nothing)
+
+
+def model_made(generated: Tensor, length: int, true_borders: bool = False) -> Tensor:
+    """Which inputs (B, T) come from the model, if the predictions `generated` (B, T) do."""
+    following = torch.nn.functional.pad(generated[:, :-1], (1, 0))
     if true_borders:
-        model_made = model_made & (torch.arange(tokens.shape[1], device=tokens.device) % length != 0)
-    waits = model_made.any(0).tolist()
-    state = model.initial_state(tokens.shape[0])
-    for start in range(0, tokens.shape[1], length):
-        segment = model.open(state)
-        for first, last in pieces(waits, start, min(start + length, tokens.shape[1])):
-            if waits[first]:
-                inputs[:, first] = torch.where(
-                    model_made[:, first], predictions[:, first - 1], inputs[:, first]
-                )
-            predictions[:, first:last] = segment.step(inputs[:, first:last]).argmax(-1)
-        state = segment.close()
-    return predictions
+        column = torch.arange(following.shape[1], device=following.device)
+        following = following & (column % length != 0)
+    return following
+
+
+def generate_on(
+    model: SegmentModel, tokens: Tensor, made_by_model: Tensor, length: int, before: EncodedSource
+) -> Tensor:
+    """All predictions (B, T), those of the first segments being known; `made_by_model` is on the CPU."""
+    waits = made_by_model.any(0).tolist()
+    masked = tokens.masked_fill(sent(made_by_model, tokens.device), FROM_MODEL)
+    worker, state = worker_of(model, predict_segment), before.state
+    predictions, known = [before.predictions], before.predictions.shape[1]
+    previous = before.predictions[:, -1] if known else torch.zeros_like(tokens[:, 0])
+    for start in range(known, tokens.shape[1], length):
+        stop = min(start + length, tokens.shape[1])
+        cuts = tuple(first - start for first, _ in pieces(waits, start, stop))
+        state, (predicted,) = worker(cuts, state, masked[:, start:stop], previous)
+        predictions.append(predicted)
+        previous = predicted[:, -1]
+    return torch.cat(predictions, dim=1)
+
+
+def predict_segment(
+    model: SegmentModel, cuts: tuple[int, ...], state: State, masked: Tensor, previous: Tensor
+) -> Results:
+    """The state behind a segment (B, L) and its predictions; pieces begin at `cuts`.
+
+    The first token of a piece may be the prediction before it, the `previous` one (B,) for the first piece.
+    """
+    if len(cuts) == 1:
+        output = model(filled(masked, previous), state)
+        return in_format(output.state, state), (output.logits.argmax(-1),)
+    segment, predictions = model.open(state), []
+    for first, last in pairwise((*cuts, masked.shape[1])):
+        predictions.append(segment.step(filled(masked[:, first:last], previous)).argmax(-1))
+        previous = predictions[-1][:, -1]
+    return in_format(segment.close(), state), (torch.cat(predictions, dim=1),)
+
+
+def filled(masked: Tensor, previous: Tensor) -> Tensor:
+    """A piece (B, n) with the `previous` prediction (B,) in rows that begin with what the model predicts."""
+    start = torch.where(masked[:, 0] == FROM_MODEL, previous, masked[:, 0])
+    return torch.cat([start[:, None], masked[:, 1:]], dim=1)
 
 
 def pieces(waits: list[bool], start: int, stop: int) -> list[tuple[int, int]]:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
+
 from rmt.config import positive
 from rmt.errors import ConfigError, DataError
 from rmt.experiments.opened import open_run
@@ -149,7 +151,9 @@ class TextStream:
         mark, offset, tokens = time.perf_counter(), self.offset, int(self.session.seen)
         name = "standard input" if self.source == STANDARD_INPUT else repr(self.source)
         for piece in text_pieces(self.blocks(interruption), self.session.tokenizer, name, self.offset):
-            self.session.feed(piece.ids)
+            self.session.feed(
+                np.asarray(piece.ids, dtype=np.int64)
+            )  # ids of a list would be looked at singly
             self.offset, self.unknown = self.offset + piece.size, self.unknown + piece.unknown
             self.pending -= piece.size
             coming = -(-self.size // self.session.segment_length)
@@ -223,6 +227,6 @@ def feed_text(session: Session, file: BinaryIO, name: str) -> int:
     """Feed a session with all of a text; returns how many symbols of it the model does not know."""
     unknown = 0
     for piece in text_pieces(iter(lambda: file.read(LARGEST_BLOCK), b""), session.tokenizer, name):
-        session.feed(piece.ids)
+        session.feed(np.asarray(piece.ids, dtype=np.int64))
         unknown += piece.unknown
     return unknown

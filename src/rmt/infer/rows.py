@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -15,47 +13,73 @@ import torch
 from torch import Tensor
 
 from rmt.config import positive
-from rmt.core.model import SegmentModel
-from rmt.core.state import State
-from rmt.core.tree import tree_items
-from rmt.errors import DataError
-from rmt.gpu.graphs import Recorder
+from rmt.gpu.graphs import sent
+from rmt.infer.columns import appended, cut, last_of, put
+from rmt.infer.finite import finite, flags, require_flags
+from rmt.infer.saved import SessionContents
+from rmt.infer.segments import (
+    SegmentKind,
+    SegmentSums,
+    capacities_of,
+    in_format,
+    log_probs,
+    losses_of,
+    summable,
+    whole_segment,
+)
+from rmt.infer.sources import TokenRows
+from rmt.infer.work import RecordedWork, inference, worker_of
 
-RECORDERS: weakref.WeakKeyDictionary[Any, Recorder] = weakref.WeakKeyDictionary()
 
+class NextTokens(NamedTuple):
+    """Tokens that are encoded together."""
 
-class EncodedTokens(NamedTuple):
-    """Tokens that were encoded together."""
-
+    ids: Tensor  # (B, w) on the CPU
+    take: Tensor  # (B,) on the CPU: how many of them a row has; these are its first ones
     tokens: Tensor  # (B, w)
-    exists: Tensor  # (B, w) bool, on the CPU: which of them a row has; these are its first ones
-    hidden: Tensor  # (B, w, D)
+    lengths: Tensor | None  # (B,) on the device, or none where every row has all tokens, which is faster
+    exists: Tensor  # (B, w) bool, on the CPU: which of them a row has
 
 
 class OpenRows:
-    """The state before the open segments, and these segments: token ids, keys and values.
+    """The state before the open segments, these segments (token ids, keys and values), and sums over all.
 
-    Counts are on the CPU, so that deciding what to encode next never waits for the device.
+    Counts are on the CPU, so that deciding what to encode next never waits for the device. Whether all was a
+    number is noted on the device: who hands anything out has to `require_finite` before.
     """
 
-    def __init__(self, model: Any, state: State, segment_length: int, open: Tensor, length: Tensor):
+    def __init__(self, model: Any, contents: SessionContents, segment_length: int, precision: str):
         positive("segment_length", segment_length)
-        self.model, self.state, self.segment_length = model, state, segment_length
-        self.open, self.length = open, length  # (B, T) ids of the open segments, (B,) how many a row has
-        self.current = torch.ones_like(length, dtype=torch.bool)  # rows whose segment `self.segment` has
-        with inference(model):
-            self.segment = model.open(state)
-            if open.shape[1]:
-                self.segment.encode(open.to(self.device), self.ragged(length, open.shape[1]))
+        self.model, self.segment_length, self.precision = model, segment_length, precision
+        self.state = contents.state
+        self.open, self.length = contents.open, contents.length
+        self.last, self.seen = contents.last, contents.seen
+        self.scored, self.loss = contents.scored, contents.loss
+        self.current = torch.ones_like(self.length, dtype=torch.bool)  # rows whose segment `self.segment` has
+        self.capacities: tuple[int, ...] = ()  # of an adaptive softmax that scores whole segments
+        self.flags = flags(self.device)
+        with inference(model, precision):
+            self.segment = model.open(self.state)
+            if self.open.shape[1]:
+                restored = self.next_tokens(self.open, self.length)
+                self.segment.encode(restored.tokens, restored.lengths)
 
     @property
     def device(self) -> torch.device:
         return self.state.cached.device
 
     @property
+    def contents(self) -> SessionContents:
+        """All that is saved: keys and values can be computed from it."""
+        return SessionContents(
+            self.state, self.open, self.length, self.last, self.seen, self.scored, self.loss
+        )
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of the state, the ids, and what is kept for the tokens to come."""
-        return self.state.nbytes + self.segment.nbytes + self.open.nbytes + self.length.nbytes
+        """Bytes of the state, the ids, the sums, and what is kept for the tokens to come."""
+        kept = (self.open, self.length, self.last, self.seen, self.scored, self.loss, self.flags)
+        return self.state.nbytes + self.segment.nbytes + sum(tensor.nbytes for tensor in kept)
 
     def fork(self) -> OpenRows:
         """Rows that go on by themselves; nothing is copied, since nothing is overwritten."""
@@ -63,44 +87,106 @@ class OpenRows:
         other.segment = self.segment.fork()
         return other
 
+    def require_finite(self) -> None:
+        """Refuse what was not a number since these rows began; waits for the device."""
+        require_flags(self.flags)
+
+    def advance(self, piece: TokenRows, returns: str, scores: bool) -> Tensor:
+        """Encode a piece, its ids on the CPU; what was asked for (B, n, …), NaN where a row has no token."""
+        shape = {"nothing": (0,), "log_probs": (), "hidden": self.last.shape[1:]}[returns]
+        result = self.last.new_full((*piece.tokens.shape, *shape), math.nan)
+        done = torch.zeros_like(piece.lengths)
+        with inference(self.model, self.precision):
+            while bool((done < piece.lengths).any()):
+                take = self.next(piece.lengths - done)
+                ids = cut(piece.tokens, done, int(take.max()))
+                encode = self.encode_segments if self.is_whole(take).all() else self.encode_tokens
+                values = encode(ids, take, returns, scores)
+                if returns != "nothing":
+                    put(result, values, take, done)
+                done, self.seen = done + take, self.seen + take
+        return result
+
     def next(self, left: Tensor) -> Tensor:
         """How many tokens each row encodes next if it has `left` (B,): segments at their start go whole."""
         whole = (self.length == 0) & (left >= self.segment_length)
+        if bool(whole.all()):  # as many as every row has
+            return torch.full_like(left, int(left.min()) // self.segment_length * self.segment_length)
         if bool(whole.any()):
             return whole * self.segment_length
         return torch.minimum(left, self.segment_length - self.length)
 
-    def encode(self, tokens: Tensor, take: Tensor) -> EncodedTokens:
-        """Encode the next tokens (B, w), of which a row has the first `take` (B,) as `next` said."""
-        tokens, ragged = tokens.to(self.device), self.ragged(take, tokens.shape[1])
-        exists = torch.arange(tokens.shape[1]) < take[:, None]
-        with inference(self.model):
-            whole = bool(((self.length == 0) & (take == self.segment_length)).any())
-            hidden = (self.encode_whole if whole else self.encode_on)(tokens, take, ragged, exists)
-        return EncodedTokens(tokens, exists, hidden)
+    def is_whole(self, take: Tensor) -> Tensor:
+        """Which rows take whole segments, (B,)."""
+        return (self.length == 0) & (take >= self.segment_length)
 
-    def encode_whole(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
+    def encode_segments(self, ids: Tensor, take: Tensor, returns: str, scores: bool) -> Tensor:
+        """Encode whole segments of all rows (B, n · L) one after the other, without waiting for the device.
+
+        Returns what was asked for, (B, n · L, …).
+        """
+        parts = ids.unflatten(1, (-1, self.segment_length)).movedim(1, 0).contiguous()  # (n, B, L)
+        worker = worker_of(self.model, whole_segment, self.precision)
+        if scores and isinstance(worker, RecordedWork) and self.model.config.cutoffs:
+            self.capacities = capacities_of(parts, self.model.config.cutoffs, self.capacities)
+        kind = SegmentKind(returns, scores, self.capacities)
+        sums = SegmentSums(self.last, sent(self.seen > 0, self.device), self.loss, self.flags)
+        values = []
+        for tokens in sent(parts, self.device).unbind(0):
+            self.state, (value, *after) = worker(kind, self.state, tokens, *sums)
+            sums = SegmentSums(*after)
+            if returns != "nothing":
+                values.append(value)
+        self.last, self.loss, self.flags = sums.last, sums.loss, sums.flags
+        self.current = torch.zeros_like(self.current)
+        if scores:
+            self.scored = self.scored + take - (self.seen == 0).long()
+        return torch.cat(values, dim=1) if values else self.last[:, :0]
+
+    def encode_tokens(self, ids: Tensor, take: Tensor, returns: str, scores: bool) -> Tensor:
+        """Encode the next tokens (B, w), of which a row has the first `take` (B,), within a segment."""
+        following = self.next_tokens(ids, take)
+        hidden = (self.encode_whole if self.is_whole(take).any() else self.encode_on)(following)
+        hidden = hidden.to(self.last.dtype)
+        existing = hidden
+        if following.lengths is not None:
+            existing = hidden.masked_fill(~sent(following.exists, self.device)[..., None], 0.0)
+        losses = counted = None
+        if scores:
+            counts = following.exists & (self.seen[:, None] + following.exists.cumsum(1) > 1)
+            losses = losses_of(self.model, hidden, self.last, following.tokens)
+            counted = sent(counts, self.device)
+            self.scored = self.scored + counts.sum(1)
+        known = summable(losses, counted)
+        if known is not None:
+            self.loss = self.loss + known.double().sum(1)
+        self.flags = self.flags & finite(self.device, existing, None, known)
+        self.last = last_of(hidden, sent(take, self.device), self.last)
+        returned = {"nothing": hidden[:, :0], "hidden": hidden, "log_probs": log_probs(losses, counted)}
+        values = returned[returns]
+        assert values is not None, "log-probabilities are asked for where tokens are scored"
+        return values
+
+    def next_tokens(self, ids: Tensor, take: Tensor) -> NextTokens:
+        """Tokens on the device, and which of them exist."""
+        exists = torch.arange(ids.shape[1]) < take[:, None]
+        lengths = None if bool(exists.all()) else sent(take, self.device)
+        return NextTokens(ids, take, sent(ids, self.device), lengths, exists)
+
+    def encode_whole(self, following: NextTokens) -> Tensor:
         """A whole segment in each row that takes one, and nothing in the others."""
-        if ragged is None and tokens.is_cuda and isinstance(self.model, SegmentModel):
-            before = (part.contiguous() for part in self.state.flat())
-            hidden, *after = recorder_of(self.model)(addresses(self.model), tokens, *before)
-            state = self.state.unflatten(after)
-        else:
-            encoded = self.model.encode(tokens, self.state, ragged)
-            hidden, state = encoded.hidden, encoded.state
-        require_finite(hidden if ragged is None else hidden[exists.to(self.device)], "hidden states")
-        require_finite_memory(state)
-        self.state, self.current = state, self.current & (take == 0)
+        encoded = self.model.encode(following.tokens, self.state, following.lengths)
+        self.state, self.current = in_format(encoded.state, self.state), self.current & (following.take == 0)
+        self.flags = self.flags & finite(self.device, None, self.state, None)
+        hidden: Tensor = encoded.hidden
         return hidden
 
-    def encode_on(self, tokens: Tensor, take: Tensor, ragged: Tensor | None, exists: Tensor) -> Tensor:
+    def encode_on(self, following: NextTokens) -> Tensor:
         """The next tokens of each row's segment; segments that are full then are closed."""
-        segment = self.opened(take)
-        hidden = segment.encode(tokens, ragged)
-        require_finite(hidden[exists.to(self.device)], "hidden states")
-        self.segment = segment
-        self.open = appended(self.open, self.length, tokens.cpu(), take)
-        self.length = self.length + take
+        self.segment = self.opened(following.take)
+        hidden: Tensor = self.segment.encode(following.tokens, following.lengths)
+        self.open = appended(self.open, self.length, following.ids, following.take)
+        self.length = self.length + following.take
         self.close(self.length == self.segment_length)
         return hidden
 
@@ -112,7 +198,7 @@ class OpenRows:
             return self.model.open(self.state)
         segment = self.segment.fork()
         if bool(late.any()):
-            segment.turn(late.to(self.device), self.state)
+            segment.turn(sent(late, self.device), self.state)
             self.current = self.current | late
         return segment
 
@@ -121,72 +207,9 @@ class OpenRows:
         rows = rows & (self.length > 0)
         if not bool(rows.any()):
             return
-        with inference(self.model):
-            state = self.segment.close().where(rows.to(self.device), self.state)
-        require_finite_memory(state)
-        self.state = state
+        with inference(self.model, self.precision):
+            state = self.segment.close().where(sent(rows, self.device), self.state)
+        self.state = in_format(state, self.state)
+        self.flags = self.flags & finite(self.device, None, self.state, None)
         self.length, self.current = self.length * ~rows, self.current & ~rows
         self.open = self.open[:, : int(self.length.max())]
-
-    def ragged(self, take: Tensor, width: int) -> Tensor | None:
-        """Lengths for the model, or none where every row has all tokens, which is faster."""
-        return None if bool((take == width).all()) else take.to(self.device)
-
-
-def recorder_of(model: SegmentModel) -> Recorder:
-    """What encodes whole segments, for all sessions of a model: a recording holds the memory of a segment."""
-    if model not in RECORDERS:
-        weak = weakref.ref(model)  # the recorder lives as long as the model, not the other way round
-        form = model.empty_state(1)
-
-        def full(_: tuple[int, ...], tokens: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-            model = weak()
-            assert model is not None, "a recorder is used while its model lives"
-            encoded = model.encode(tokens, form.unflatten(state))
-            return encoded.hidden, *encoded.state.flat()
-
-        RECORDERS[model] = Recorder(full, enabled=True)
-    return RECORDERS[model]
-
-
-def addresses(model: SegmentModel) -> tuple[int, ...]:
-    """Where the parameters lie: a model that was moved or cast must not be run as it was recorded."""
-    return tuple(parameter.data_ptr() for parameter in model.parameters())
-
-
-@contextmanager
-def inference(model: Any) -> Iterator[None]:
-    """Without gradients and without dropout."""
-    was_training = model.training
-    if was_training:
-        model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        if was_training:
-            model.train()
-
-
-def require_finite_memory(state: State) -> None:
-    """Refuse memory that is not a number."""
-    for path, tensor in tree_items(state.carried):
-        if tensor.is_floating_point():
-            require_finite(tensor, f"memory {path}")
-
-
-def require_finite(tensor: Tensor, what: str) -> None:
-    """Refuse what is not a number, before it gets into a state."""
-    if not bool(tensor.isfinite().all()):
-        raise DataError(
-            f"the model's {what} have NaN or inf: its weights (embedding, memory) or the state are damaged, "
-            "or too large for its number format; load an undamaged checkpoint"
-        )
-
-
-def appended(open: Tensor, length: Tensor, tokens: Tensor, take: Tensor) -> Tensor:
-    """Ids (B, T), left-aligned, with the first `take` of `tokens` (B, w) behind each row's `length`."""
-    width = int((length + take).max())
-    wide = torch.nn.functional.pad(open, (0, width + tokens.shape[1] - open.shape[1]))
-    column = length[:, None] + torch.arange(tokens.shape[1])
-    return wide.scatter(1, column, tokens)[:, :width].clone()

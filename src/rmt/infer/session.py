@@ -21,10 +21,13 @@ from torch import Tensor
 from rmt.config import positive
 from rmt.core.state import State
 from rmt.errors import ConfigError, DataError
-from rmt.infer.rows import EncodedTokens, OpenRows, inference, require_finite
+from rmt.infer.finite import require_finite
+from rmt.infer.rows import OpenRows
 from rmt.infer.sampling import Sampling, generators_of, sample
 from rmt.infer.saved import SessionContents, load_session, write_session
 from rmt.infer.sources import TokenRows, ids_of, pieces
+from rmt.infer.work import inference
+from rmt.precision import precision_for
 
 RETURNS = ("nothing", "log_probs", "hidden")
 NO_TOKEN = -1  # what a row of a batch generates when it has stopped
@@ -42,20 +45,32 @@ class Score(NamedTuple):
 class Session:
     """A model, the state it is in, and the segment it is in."""
 
-    def __init__(self, model: Any, tokenizer: Any = None, segment_length: int | None = None, batch: int = 1):
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any = None,
+        segment_length: int | None = None,
+        batch: int = 1,
+        precision: str = "auto",
+    ):
+        """`precision` is 32-true, bf16-mixed or 64-true.
+
+        Auto: products of a float32 model are in bfloat16 on a GPU that has it; else all is as the model is.
+        """
         positive("batch", batch)
-        length = length_of(model, segment_length)
+        length, like = length_of(model, segment_length), next(model.parameters()).detach()
+        self.model, self.tokenizer, self.segment_length, self.batch = model, tokenizer, length, batch
+        self.precision = precision_for(precision, like)
+        self.note: dict[str, Any] = {}  # what was saved beside it
         with inference(model):
             state = model.initial_state(batch)
         zeros = torch.zeros(batch, dtype=torch.long)
-        self.model, self.tokenizer, self.segment_length, self.batch = model, tokenizer, length, batch
-        self.note: dict[str, Any] = {}  # what was saved beside it
         self.begin(
             SessionContents(
                 state=state.map(torch.clone),
                 open=torch.zeros(batch, 0, dtype=torch.long),
                 length=zeros,
-                last=next(model.parameters()).detach().new_zeros(batch, model.memory.width),
+                last=like.new_zeros(batch, model.memory.width),
                 seen=zeros,
                 scored=zeros,
                 loss=zeros.double().to(state.cached.device),
@@ -64,11 +79,7 @@ class Session:
 
     def begin(self, contents: SessionContents) -> None:
         """Go on from what a session holds between two calls."""
-        self.rows = OpenRows(self.model, contents.state, self.segment_length, contents.open, contents.length)
-        self.last = contents.last  # (B, D) hidden state of a row's last token: what predicts the next
-        self.seen = contents.seen  # (B,) tokens that were read
-        self.scored = contents.scored  # (B,) of these, predicted
-        self.loss = contents.loss  # (B,) sum of their losses, float64
+        self.rows = OpenRows(self.model, contents, self.segment_length, self.precision)
 
     def feed(
         self, source: Any, returns: Literal["nothing", "log_probs", "hidden"] = "nothing"
@@ -82,6 +93,7 @@ class Session:
             raise ConfigError(f"returns={returns!r} is not one of {', '.join(RETURNS)}")
         results = []
         for piece in pieces(source, self.tokenizer, self.batch):
+            piece = piece._replace(tokens=piece.tokens.cpu())
             require_known(piece, self.model, self.seen)
             result = self.advance(piece, returns)
             if returns != "nothing":
@@ -136,7 +148,7 @@ class Session:
 
     def logits(self) -> Tensor:
         """What the model expects next, (B, V)."""
-        with inference(self.model):
+        with inference(self.model, self.precision):
             logits: Tensor = self.model.embedding.logits(self.last)
         require_finite(logits, "logits")
         return logits
@@ -151,6 +163,7 @@ class Session:
         """End the open segments before they are full, as at the end of a document; returns the state."""
         rows = self.rows.fork()
         rows.close(rows.length > 0)
+        rows.require_finite()
         self.rows = rows
         return self.state
 
@@ -163,10 +176,10 @@ class Session:
         write_session(Path(path), self.contents, self.model, self.segment_length, note or {})
 
     @classmethod
-    def load(cls, path: str | Path, model: Any, tokenizer: Any = None) -> Session:
+    def load(cls, path: str | Path, model: Any, tokenizer: Any = None, precision: str = "auto") -> Session:
         """The session in a file, for the model it was saved with; any other model is refused."""
         contents, segment_length, note = load_session(Path(path), model)
-        session = cls(model, tokenizer, segment_length, batch=len(contents.length))
+        session = cls(model, tokenizer, segment_length, len(contents.length), precision)
         session.begin(contents.to(session.state.cached.device))
         session.note = note
         return session
@@ -174,10 +187,27 @@ class Session:
     @property
     def contents(self) -> SessionContents:
         """All that is saved: keys and values can be computed from it."""
-        rows = self.rows
-        return SessionContents(
-            rows.state, rows.open, rows.length, self.last, self.seen, self.scored, self.loss
-        )
+        return self.rows.contents
+
+    @property
+    def last(self) -> Tensor:
+        """The hidden state of each row's last token (B, D): what predicts the next."""
+        return self.rows.last
+
+    @property
+    def seen(self) -> Tensor:
+        """How many tokens each row was fed with (B,), on the CPU."""
+        return self.rows.seen
+
+    @property
+    def scored(self) -> Tensor:
+        """How many of them were predicted (B,), on the CPU."""
+        return self.rows.scored
+
+    @property
+    def loss(self) -> Tensor:
+        """The sum of their losses (B,), float64."""
+        return self.rows.loss
 
     @property
     def state(self) -> State:
@@ -187,40 +217,18 @@ class Session:
     @property
     def nbytes(self) -> int:
         """Bytes of all that the session holds, keys and values of the open segment included."""
-        sums = (self.last, self.seen, self.scored, self.loss)
-        return self.rows.nbytes + sum(tensor.nbytes for tensor in sums)
+        return self.rows.nbytes
 
     def advance(self, piece: TokenRows, returns: str, scores: bool = True) -> Tensor:
-        """Encode a piece; what was asked for (B, n, …). Tokens that the session drew are not scored."""
-        shape = {"nothing": (0,), "log_probs": (), "hidden": self.last.shape[1:]}[returns]
-        result = self.last.new_full((*piece.tokens.shape, *shape), math.nan)
-        done = torch.zeros_like(piece.lengths)
-        while bool((done < piece.lengths).any()):
-            take = self.rows.next(piece.lengths - done)
-            tokens = cut(piece.tokens, done, int(take.max()))
-            rows = self.rows.fork()
-            encoded = rows.encode(tokens, take)
-            log_probs = self.predicted(encoded, scores)  # after this nothing can fail, so all of it is kept
-            self.rows, self.seen = rows, self.seen + take
-            self.last = last_of(encoded, take, self.last)
-            if returns != "nothing":
-                put(result, log_probs if returns == "log_probs" else encoded.hidden, encoded.exists, done)
-            done = done + take
-        return result
+        """Encode a piece; what was asked for (B, n, …). Tokens that the session drew are not scored.
 
-    def predicted(self, encoded: EncodedTokens, scores: bool) -> Tensor:
-        """Log-probabilities (B, w) of tokens by the hidden states before them, which are scored; or none."""
-        if not scores:
-            return encoded.hidden[..., :0]
-        before = torch.cat([self.last[:, None], encoded.hidden[:, :-1]], dim=1)
-        counts = encoded.exists & (self.seen[:, None] + encoded.exists.cumsum(1) > 1)
-        counted = counts.to(self.last.device)
-        with inference(self.model):
-            losses: Tensor = self.model.embedding.losses(before, encoded.tokens)
-        require_finite(losses[counted], "log-probabilities")
-        self.scored = self.scored + counts.sum(1)
-        self.loss = self.loss + losses.double().masked_fill(~counted, 0.0).sum(1)
-        return (-losses).masked_fill(~counted, math.nan)
+        Whether all of it was a number is asked once, at its end; if not, the session stays as it was.
+        """
+        rows = self.rows.fork()
+        result = rows.advance(piece, returns, scores)
+        rows.require_finite()
+        self.rows = rows
+        return result
 
 
 def length_of(model: Any, segment_length: int | None) -> int:
@@ -241,7 +249,7 @@ def require_known(piece: TokenRows, model: Any, seen: Tensor) -> None:
     """Refuse ids that the model has no embedding for."""
     config = model.config
     size = int(config.vocabulary if hasattr(config, "vocabulary") else config.vocab_size)
-    tokens = piece.tokens.cpu()
+    tokens = piece.tokens
     exists = torch.arange(tokens.shape[1]) < piece.lengths[:, None]
     strange = exists & ((tokens < 0) | (tokens >= size))
     if bool(strange.any()):
@@ -250,27 +258,6 @@ def require_known(piece: TokenRows, model: Any, seen: Tensor) -> None:
             f"token {int(tokens[row, column])} at place {int(seen[row]) + column} is not in the model's "
             f"vocabulary; ids are 0 to {size - 1}"
         )
-
-
-def cut(tokens: Tensor, done: Tensor, width: int) -> Tensor:
-    """The next `width` tokens of each row behind its first `done` (B,): (B, n) -> (B, width)."""
-    if bool((done == done[0]).all()):
-        return tokens[:, int(done[0]) : int(done[0]) + width]
-    columns = (done[:, None] + torch.arange(width)).clamp(max=tokens.shape[1] - 1)
-    return tokens.gather(1, columns.to(tokens.device))
-
-
-def last_of(encoded: EncodedTokens, take: Tensor, before: Tensor) -> Tensor:
-    """The hidden state of each row's last token (B, D), or what it was `before`."""
-    device = before.device
-    last = encoded.hidden.take_along_dim((take - 1).clamp(min=0).to(device)[:, None, None], dim=1)[:, 0]
-    return last.where((take > 0).to(device)[:, None], before)
-
-
-def put(result: Tensor, values: Tensor, exists: Tensor, done: Tensor) -> None:
-    """Write values (B, w, …) of tokens that exist behind each row's first `done` places of `result`."""
-    row, column = exists.nonzero(as_tuple=True)
-    result[row, done[row] + column] = values[row, column].to(result.dtype)
 
 
 def endings(stop: Any, tokenizer: Any) -> list[Tensor]:

@@ -77,6 +77,11 @@ class Lanes:
         Every segment is counted, so every segment of these lanes fits. Rounded up to a multiple of 8, the
         size that matrix units like, but not beyond the B · L positions of a segment.
         """
+        most = self.tail_targets(length, cutoffs).max(axis=1)
+        return tuple(min(ceil(targets / 8) * 8, self.batch * length) for targets in most.tolist())
+
+    def tail_targets(self, length: int, cutoffs: Sequence[int]) -> np.ndarray:
+        """How many targets each tail cluster of an adaptive softmax has in each segment, (K, S)."""
         count, pieces = self.segments(length), max(1, PIECE // length)
         reach = np.zeros((len(cutoffs), count), dtype=np.int64)  # targets at or above each cutoff, (K, S)
         for lane in self.tokens:
@@ -85,8 +90,7 @@ class Lanes:
                 edges = np.arange(0, len(targets), length)
                 for cutoff, row in zip(cutoffs, reach, strict=True):
                     row[first : first + pieces] += np.add.reduceat(targets >= cutoff, edges, dtype=np.int64)
-        most = -np.diff(reach, axis=0, append=0).min(axis=1)
-        return tuple(min(ceil(targets / 8) * 8, self.batch * length) for targets in most.tolist())
+        return -np.diff(reach, axis=0, append=0)
 
     def span(self, index: int, length: int) -> tuple[int, int]:
         """Where in its lane a segment starts and ends (exclusive)."""
