@@ -190,12 +190,13 @@ class FastParameters:
                 self.axes[spans] = build()
         return self.axes[spans]
 
-    def seen_by(self, mask: Tensor) -> Seen:
-        """What the queries of a mask (T, K) see; a shape has always the same mask."""
-        if (*mask.shape,) not in self.seen:
+    def seen_by(self, mask: Tensor, cache: int) -> Seen:
+        """What the queries of a mask (T, K) see, behind `cache` rows; always the same for a shape."""
+        key = (*mask.shape, cache)
+        if key not in self.seen:
             with torch.inference_mode(False):
-                self.seen[(*mask.shape,)] = seen_of(mask)
-        return self.seen[(*mask.shape,)]
+                self.seen[key] = seen_of(mask, cache > 0)
+        return self.seen[key]
 
     def table(self, axis: Axis) -> tuple[Tensor, ...]:
         """Sinusoids (W, D) of distances, or cosines and sines (K, E / 2) of positions: always the same."""

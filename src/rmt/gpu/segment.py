@@ -117,7 +117,8 @@ class SegmentCall:
 
     def seen(self, rows_out: int) -> Seen:
         """What the last rows see."""
-        return self.weights.seen_by(self.axis.mask[-rows_out:])._replace(missing=self.missing)
+        seen = self.weights.seen_by(self.axis.mask[-rows_out:], self.cache)
+        return seen._replace(missing=self.missing)
 
     def flat(self, x: Tensor) -> Tensor:
         """Rows (…, width) in a row and padded, (S, N, D), in the format of the residual stream."""

@@ -263,6 +263,7 @@ def fused_layer_gradient_kernel(
     # mostly one tile: what is hoisted out of the loop would only fill registers
     for tile in tl.range(program, tiles, tl.num_programs(0), disable_licm=True):
         rows = tile * BLOCK_R + tl.arange(0, BLOCK_R)
+        values = load(total + first * D, rows, columns, height, D).to(tl.float32)
         if past is None:
             back = load(gradient + first * D, rows, columns, height, D).to(tl.float32)
             beside = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
@@ -273,7 +274,6 @@ def fused_layer_gradient_kernel(
                 part = start + tl.arange(0, BLOCK_C)
                 heads = load(gradient + first * 3 * P, rows, part, height, 3 * P)
                 back += tl.dot(heads, load(weights.next_qkv + vector * 3 * P, part, columns, 3 * P, D))
-        values = load(total + first * D, rows, columns, height, D).to(tl.float32)
         block_sums, gain = next_sums + block * 3 * D, weights.next_gain + vector
         to_total = norm_back(back, values, beside, rows, columns, height, W, D, gain, block_sums, IS_POST)
         to_branch = drop_elements(to_total, drops.feed_forward, seed, rows, columns, D)

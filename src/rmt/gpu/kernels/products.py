@@ -52,16 +52,16 @@ def relu_gradient_product(
     tiles = ((left, [high, deep]), (right, [deep, broad]), (inner, [high, broad]), (result, [high, broad]))
     grid = (triton.cdiv(rows, high) * triton.cdiv(columns, broad),)
     relu_gradient_product_kernel[grid](
-        *(TensorDescriptor.from_tensor(*tile) for tile in tiles), sums, scale, rows, columns, depth,
-        BLOCK_N=high, BLOCK_F=broad, BLOCK_D=deep, GROUP=table["group"],
+        *(TensorDescriptor.from_tensor(*tile) for tile in tiles), sums, rows, columns, depth,
+        SCALE=scale, BLOCK_N=high, BLOCK_F=broad, BLOCK_D=deep, GROUP=table["group"],
         num_warps=table["warps"], num_stages=table["stages"],
     )  # fmt: skip
 
 
 @triton.jit
 def relu_gradient_product_kernel(
-    left, right, inner, result, sums, scale, rows, columns, depth,
-    BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr, GROUP: tl.constexpr,
+    left, right, inner, result, sums, rows, columns, depth,
+    SCALE: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     """result = scale · left right where inner > 0, else zero; sums over rows go to (tiles of rows, F)."""
     number, high, broad = tl.program_id(0), tl.cdiv(rows, BLOCK_N), tl.cdiv(columns, BLOCK_F)
@@ -72,7 +72,7 @@ def relu_gradient_product_kernel(
     for start in range(0, depth, BLOCK_D):
         total = tl.dot(left.load([down * BLOCK_N, start]), right.load([start, across * BLOCK_F]), total)
     kept = inner.load([down * BLOCK_N, across * BLOCK_F])
-    value = tl.where(kept > 0, (total * scale).to(kept.dtype), 0.0)
+    value = tl.where(kept > 0, (total * SCALE).to(kept.dtype), 0.0)
     result.store([down * BLOCK_N, across * BLOCK_F], value)
     column = across * BLOCK_F + tl.arange(0, BLOCK_F)
     pointer = sums + down * columns + column  # no other tile adds to it
