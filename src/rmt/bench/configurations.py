@@ -19,8 +19,9 @@ def copying(segments: int, batch: int) -> dict[str, Any]:
 
 
 def language_model(size: str, depth: int, positions: str, **model: Any) -> dict[str, Any]:
-    bptt = {"schedule": "chunked", "depth": depth}
-    return {"task": {"name": "text"}, "size": size, "bptt": bptt, "model": {"positions": positions, **model}}
+    """The schedule is the recipe's."""
+    bptt, positioned = {"depth": depth}, {"positions": positions, **model}
+    return {"task": {"name": "text"}, "size": size, "bptt": bptt, "model": positioned}
 
 
 ENWIK8, WORDS = 204, 267_735  # symbols: bytes of enwik8 as the original prepares it, words of WikiText-103
@@ -30,7 +31,7 @@ SMALL = {
     ),
     "text-small": Configuration(
         "text in 3 segments of 64, 2 layers × 64, batch 16",
-        {"task": {"name": "text"}, "bptt": {"schedule": "chunked", "depth": 2}},
+        {"task": {"name": "text"}, "bptt": {"depth": 2}},
         ENWIK8,
     ),
 }

@@ -14,8 +14,9 @@ from rmt.tasks.registry import task_class
 from rmt.train.check import check_run
 from rmt.train.checkpoint import load, run_folder
 from rmt.train.config import RunConfig
-from rmt.train.device import device_of
+from rmt.train.device import device_of, precision_of, weight_format
 from rmt.train.measure import Measurement, measure
+from rmt.train.precision import AskedPrecision
 from rmt.train.stored import load_config
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Evaluation:
     data: str | None = None  # where the data are now
     unknown: str | None = None  # measures another text, and says what becomes of symbols it alone has
     device: str = "auto"
+    precision: AskedPrecision = "auto"  # auto = that of training, where the device has it
 
 
 def evaluate_run(
@@ -42,7 +44,10 @@ def evaluate_run(
     """The metrics of a run."""
     folder = run_folder(run)
     config = changed(load_config(folder), asked)
-    model = load(run).to(device_of(asked.device))
+    device = device_of(asked.device)
+    precision = precision_of(asked.precision, device, config.precision)
+    model = load(run).to(device, weight_format(precision))
+    config = replace(config, precision=precision)
     with run_data(folder, config, asked.data, asked.unknown) as task:
         measurement = Measurement(asked.split, asked.samples, asked.batch, progress=progress)
         return measure(model, task, config, measurement)
@@ -64,6 +69,11 @@ def changed(config: RunConfig, asked: Evaluation) -> RunConfig:
         if getattr(asked, name) is not None and not applies:
             value = getattr(asked, name)
             raise ConfigError(f"{name}={value} has no effect on task {config.task.name!r}; leave it out")
+    if asked.precision == "bf16-mixed" and task.generates:
+        raise ConfigError(
+            f"precision=bf16-mixed has no effect on task {config.task.name!r}: its answers are generated in "
+            "float32; leave it out"
+        )
     named: dict[str, Any] = {"segments": asked.segments, "segment_length": asked.segment_length}
     other = replace(config.task, **{name: value for name, value in named.items() if value is not None})
     train = config.train if asked.cache is None else replace(config.train, evaluate_cache=asked.cache)

@@ -17,6 +17,7 @@ from rmt.infer.session import Session
 from rmt.infer.sources import text_pieces
 from rmt.tasks.unknown import UnknownRule
 from rmt.textfile import known_size, open_text, skip
+from rmt.train.precision import AskedPrecision
 
 LARGEST_BLOCK = 1 << 20  # bytes
 TAIL = 4096  # bytes before a place by which a text is known again
@@ -24,7 +25,11 @@ STANDARD_INPUT = "-"
 
 
 def open_session(
-    run: str | Path, device: str = "auto", saved: str | Path | None = None, unknown: str = "error"
+    run: str | Path,
+    device: str = "auto",
+    saved: str | Path | None = None,
+    unknown: str = "error",
+    precision: AskedPrecision = "auto",
 ) -> Session:
     """A session with a run's model, tokenizer and segment length, new or as it was saved.
 
@@ -32,11 +37,12 @@ def open_session(
     error, skip or replace:SYMBOL.
     """
     rule = UnknownRule.parse(unknown)
-    opened = open_run(run, device)
+    opened = open_run(run, device, precision)
+    half = opened.precision == "bf16-mixed"
     tokenizer = opened.tokenizer.with_unknown(rule)
     if saved is not None:
-        return Session.load(saved, opened.model, tokenizer)
-    return Session(opened.model, tokenizer, opened.segment_length)
+        return Session.load(saved, opened.model, tokenizer, half)
+    return Session(opened.model, tokenizer, opened.segment_length, half=half)
 
 
 class StreamPosition(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -155,17 +155,22 @@ def addresses(model: SegmentModel) -> tuple[int, ...]:
 
 
 @contextmanager
-def inference(model: Any) -> Iterator[None]:
-    """Without gradients and without dropout."""
+def inference(model: Any, half: bool = False) -> Iterator[None]:
+    """Without gradients and without dropout; with `half`, products are in bfloat16."""
     was_training = model.training
     if was_training:
         model.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), bfloat16_products(model) if half else nullcontext():
             yield
     finally:
         if was_training:
             model.train()
+
+
+def bfloat16_products(model: Any) -> AbstractContextManager[object]:
+    """While this is open, products on the model's device are in bfloat16."""
+    return torch.autocast(next(model.parameters()).device.type, torch.bfloat16)
 
 
 def require_finite_memory(state: State) -> None:

@@ -40,15 +40,23 @@ class Score(NamedTuple):
 
 
 class Session:
-    """A model, the state it is in, and the segment it is in."""
+    """A model, the state it is in, and the segment it is in; with `half`, products are in bfloat16."""
 
-    def __init__(self, model: Any, tokenizer: Any = None, segment_length: int | None = None, batch: int = 1):
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any = None,
+        segment_length: int | None = None,
+        batch: int = 1,
+        half: bool = False,
+    ):
         positive("batch", batch)
         length = length_of(model, segment_length)
         with inference(model):
             state = model.initial_state(batch)
         zeros = torch.zeros(batch, dtype=torch.long)
         self.model, self.tokenizer, self.segment_length, self.batch = model, tokenizer, length, batch
+        self.half = half
         self.note: dict[str, Any] = {}  # what was saved beside it
         self.begin(
             SessionContents(
@@ -64,7 +72,10 @@ class Session:
 
     def begin(self, contents: SessionContents) -> None:
         """Go on from what a session holds between two calls."""
-        self.rows = OpenRows(self.model, contents.state, self.segment_length, contents.open, contents.length)
+        with inference(self.model, self.half):
+            self.rows = OpenRows(
+                self.model, contents.state, self.segment_length, contents.open, contents.length
+            )
         self.last = contents.last  # (B, D) hidden state of a row's last token: what predicts the next
         self.seen = contents.seen  # (B,) tokens that were read
         self.scored = contents.scored  # (B,) of these, predicted
@@ -136,7 +147,7 @@ class Session:
 
     def logits(self) -> Tensor:
         """What the model expects next, (B, V)."""
-        with inference(self.model):
+        with inference(self.model, self.half):
             logits: Tensor = self.model.embedding.logits(self.last)
         require_finite(logits, "logits")
         return logits
@@ -150,7 +161,8 @@ class Session:
     def close(self) -> State:
         """End the open segments before they are full, as at the end of a document; returns the state."""
         rows = self.rows.fork()
-        rows.close(rows.length > 0)
+        with inference(self.model, self.half):
+            rows.close(rows.length > 0)
         self.rows = rows
         return self.state
 
@@ -163,10 +175,10 @@ class Session:
         write_session(Path(path), self.contents, self.model, self.segment_length, note or {})
 
     @classmethod
-    def load(cls, path: str | Path, model: Any, tokenizer: Any = None) -> Session:
+    def load(cls, path: str | Path, model: Any, tokenizer: Any = None, half: bool = False) -> Session:
         """The session in a file, for the model it was saved with; any other model is refused."""
         contents, segment_length, note = load_session(Path(path), model)
-        session = cls(model, tokenizer, segment_length, batch=len(contents.length))
+        session = cls(model, tokenizer, segment_length, len(contents.length), half)
         session.begin(contents.to(session.state.cached.device))
         session.note = note
         return session
@@ -199,8 +211,9 @@ class Session:
             take = self.rows.next(piece.lengths - done)
             tokens = cut(piece.tokens, done, int(take.max()))
             rows = self.rows.fork()
-            encoded = rows.encode(tokens, take)
-            log_probs = self.predicted(encoded, scores)  # after this nothing can fail, so all of it is kept
+            with inference(self.model, self.half):
+                encoded = rows.encode(tokens, take)
+                log_probs = self.predicted(encoded, scores)  # after this nothing can fail: all of it is kept
             self.rows, self.seen = rows, self.seen + take
             self.last = last_of(encoded, take, self.last)
             if returns != "nothing":
@@ -215,8 +228,7 @@ class Session:
         before = torch.cat([self.last[:, None], encoded.hidden[:, :-1]], dim=1)
         counts = encoded.exists & (self.seen[:, None] + encoded.exists.cumsum(1) > 1)
         counted = counts.to(self.last.device)
-        with inference(self.model):
-            losses: Tensor = self.model.embedding.losses(before, encoded.tokens)
+        losses: Tensor = self.model.embedding.losses(before, encoded.tokens)
         require_finite(losses[counted], "log-probabilities")
         self.scored = self.scored + counts.sum(1)
         self.loss = self.loss + losses.double().masked_fill(~counted, 0.0).sum(1)

@@ -31,6 +31,8 @@ class Ensemble:
 
     def run(self) -> list[dict[str, Any]]:
         """The results in order; a run that fails leaves, and its error is raised when the others are over."""
+        for loop in self.loops[:1]:  # where all are finished there is none
+            loop.observer.note(loop.trainer.updater.path)
         for loop in self.loops:
             self.go_on(loop)
         while self.waiting:

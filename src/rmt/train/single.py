@@ -17,7 +17,7 @@ from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.tasks.segments import Segment
 from rmt.train.config import RunConfig
-from rmt.train.device import device_of
+from rmt.train.device import device_name, device_of
 from rmt.train.optim import Rate, build_optimizers
 from rmt.train.parallel import gathered, launch, shard, whole
 from rmt.train.update import Updater, without_targets
@@ -50,6 +50,21 @@ class SingleUpdater(Updater):
         self.recorder = Recorder(self.step, self.accelerated and not self.reason_not_recorded)
         if self.accelerated and config.compile == "auto" and self.served is None:
             compile_parts(self.model)
+        self.path = self.describe_path()
+
+    def describe_path(self) -> str:
+        """The number format, the device and how updates run on it, in a line."""
+        device = self.fabric.device
+        ways = {
+            "": device.type == "cpu",
+            f", not recorded: {self.reason_not_recorded}": bool(self.reason_not_recorded),
+            ", as written: compile=off": not self.accelerated,
+            ", recorded in fast layers": self.served is not None,
+            ", recorded as written": self.config.compile == "record",
+            ", compiled and recorded": True,
+        }
+        way = next(text for text, holds in ways.items() if holds)
+        return f"{self.config.precision} on {device_name(device)}{way}"
 
     def set_up_torch(self, on_gpu: bool) -> None:
         """Precision of products, threads and seed, as the run has them."""
