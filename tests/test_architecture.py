@@ -50,6 +50,7 @@ BELOW = {
 GROUND = {
     "config": {"errors"},
     "location": {"errors"},
+    "precision": {"errors"},
     "textfile": {"errors"},
     "yamlfile": {"errors"},
     "errors": set(),

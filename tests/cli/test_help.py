@@ -14,9 +14,9 @@ from rmt.cli.main import COMMANDS
 from rmt.cli.training import VARYING
 from rmt.config import leaves
 from rmt.experiments.recipe import resolve
+from rmt.precision import TO_TRAIN, TO_USE
 from rmt.tasks.registry import TASKS, task_class
 from rmt.train.config import RunConfig
-from rmt.train.precision import TO_TRAIN, TO_USE
 from tests.cli.command import rmt
 from tests.cli.commands import all_commands
 

@@ -312,14 +312,17 @@ def test_a_session_of_a_run_computes_in_the_number_format_that_is_asked_for(caps
         assert answer.code == 0, answer.err
         weights = next(sessions[-1].model.parameters()).dtype
         assert weights == (torch.float64 if name == "64-true" else torch.float32)
-        assert sessions[-1].half is (name == "bf16-mixed")
+        assert sessions[-1].precision == ("32-true" if name == "auto" else name)
 
 
-def test_answers_are_generated_in_float32_whatever_the_run_was_trained_in(capsys):
+def test_answers_are_generated_in_the_number_format_that_is_asked_for(capsys):
     assert rmt(capsys, f"{SEQUENCES} --precision bf16-mixed --out run").code == 0
-    answer = rmt(capsys, "evaluate run --device cpu --precision bf16-mixed")
-    assert answer.code == 2
-    assert "precision=bf16-mixed has no effect on task 'tests.train.runs:Echo'" in answer.err
-    assert "generated in float32; leave it out" in answer.err
-    for name in ("auto", "32-true", "64-true"):
-        assert rmt(capsys, f"evaluate run --device cpu --precision {name}").code == 0
+    losses = {
+        name: json.loads(rmt(capsys, f"evaluate run --device cpu --json --precision {name}").out)["loss"]
+        for name in ("auto", *FORMATS)
+    }
+    assert losses["auto"] == losses["32-true"] != losses["64-true"]
+    assert losses["32-true"] == pytest.approx(losses["64-true"], rel=1e-5)
+    assert losses["bf16-mixed"] == pytest.approx(losses["64-true"], rel=1e-2)
+    assert losses["bf16-mixed"] != losses["32-true"]
+    assert losses["bf16-mixed"] == json.loads(Path("run/result.json").read_text())["metrics"]["loss"]

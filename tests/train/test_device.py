@@ -1,55 +1,13 @@
-"""Where to compute and in which number format: auto is what the device is good at."""
+"""Where a run computes and in which number format: decided once, kept on resume, said in a line."""
 
 import pytest
 import torch
 
-from rmt.errors import ConfigError
-from rmt.train.device import (
-    decided,
-    device_name,
-    device_of,
-    precision_of,
-    precision_to_train,
-    weight_format,
-)
+from rmt.train.device import decided, device_name, precision_to_train
 from tests.gpus import pretend
 from tests.train.runs import run, tiny, trainer_of
 
 FORMATS = ("32-true", "bf16-mixed", "64-true")
-
-
-def test_auto_is_bfloat16_on_a_gpu_that_multiplies_in_it_and_float32_elsewhere(monkeypatch):
-    assert precision_of("auto", "cpu") == "32-true"
-    pretend(monkeypatch, "NVIDIA H200")
-    assert (device_of("auto"), precision_of("auto", "cuda")) == ("cuda", "bf16-mixed")
-    assert precision_of("auto", "cpu") == "32-true"
-    pretend(monkeypatch, "Tesla T4")
-    assert precision_of("auto", "cuda") == "32-true"
-
-
-@pytest.mark.parametrize("asked", FORMATS)
-def test_what_is_asked_for_is_what_is_computed_in(monkeypatch, asked):
-    assert precision_of(asked, "cpu") == precision_of(asked, "cpu", "64-true") == asked
-    pretend(monkeypatch, "NVIDIA H200")
-    assert precision_of(asked, "cuda") == precision_of(asked, "cuda", "32-true") == asked
-
-
-def test_bfloat16_on_a_gpu_without_it_is_refused(monkeypatch):
-    pretend(monkeypatch, "Tesla T4")
-    line = "precision=bf16-mixed: Tesla T4 does not multiply in bfloat16; use 32-true or auto"
-    with pytest.raises(ConfigError) as caught:
-        precision_of("bf16-mixed", "cuda")
-    assert str(caught.value) == line
-    assert precision_of("bf16-mixed", "cpu") == "bf16-mixed"
-
-
-def test_a_run_is_used_in_the_format_of_its_training_where_the_device_has_it(monkeypatch):
-    assert [precision_of("auto", "cpu", trained) for trained in FORMATS] == ["32-true", "32-true", "64-true"]
-    pretend(monkeypatch, "NVIDIA H200")
-    assert [precision_of("auto", "cuda", trained) for trained in FORMATS] == list(FORMATS)
-    assert precision_of("auto", "cpu", "bf16-mixed") == "32-true"
-    pretend(monkeypatch, "Tesla T4")
-    assert [precision_of("auto", "cuda", trained) for trained in FORMATS] == ["32-true", "32-true", "64-true"]
 
 
 @pytest.mark.parametrize("card", [None, "NVIDIA H200", "Tesla T4"])
@@ -92,8 +50,7 @@ def test_a_line_says_in_what_and_on_what_a_run_computes(tmp_path, precision):
     assert watcher.messages == [f"{precision} on the CPU"]
 
 
-def test_devices_have_names_and_weights_formats(monkeypatch):
+def test_devices_have_names(monkeypatch):
     assert device_name("cpu") == device_name(torch.device("cpu")) == "the CPU"
     pretend(monkeypatch, "NVIDIA H200")
     assert device_name(torch.device("cuda", 0)) == "NVIDIA H200"
-    assert [weight_format(name) for name in FORMATS] == [torch.float32, torch.float32, torch.float64]

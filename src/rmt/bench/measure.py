@@ -142,8 +142,6 @@ def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
     lanes = Lanes(text[: batch * (count * length + 1)], batch)
     model = SegmentModel(config.model).to(device)
 
-    half = config.precision == "bf16-mixed"
-
     def seconds() -> float:
         start, skipped = time.perf_counter(), 0
 
@@ -153,7 +151,7 @@ def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
                 wait(device)
                 start, skipped = time.perf_counter(), done
 
-        perplexity(model, lanes, length, watch, half)
+        perplexity(model, lanes, length, watch, config.precision)
         return (time.perf_counter() - start) / (lanes.segments(length) - skipped)
 
     seconds()

@@ -141,8 +141,8 @@ def subject(name: str, settings: dict[str, Any], device: str, folder: Path) -> S
     """The configuration of a name, the user's settings over its own; text that nobody named is made."""
     from rmt.bench.text import made_text
     from rmt.experiments.recipe import merge, resolve
+    from rmt.precision import precision_of
     from rmt.train.config import build_task
-    from rmt.train.device import precision_of
 
     base: dict[str, Any] = {}
     symbols = CONFIGURATIONS[name].symbols if name in CONFIGURATIONS else 0

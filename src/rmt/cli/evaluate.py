@@ -9,8 +9,8 @@ from typing import Literal
 
 from rmt.cli.front import Command, Options
 from rmt.config import at_least, option, required
+from rmt.precision import TO_USE, AskedPrecision
 from rmt.tasks.unknown import RULES, UnknownRule
-from rmt.train.precision import TO_USE, AskedPrecision
 
 EXAMPLES = """examples:
   rmt evaluate runs/copy-8-3-rmt-modern-0

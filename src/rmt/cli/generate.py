@@ -12,8 +12,8 @@ from typing import Any, Literal
 from rmt.cli.front import Command, Options
 from rmt.config import Interval, at_least, option, required
 from rmt.errors import ConfigError
+from rmt.precision import TO_USE, AskedPrecision
 from rmt.tasks.unknown import RULES, UnknownRule
-from rmt.train.precision import TO_USE, AskedPrecision
 
 EXAMPLES = """examples:
   rmt generate RUN --prompt "It was the best of times" --tokens 400

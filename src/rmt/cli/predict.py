@@ -13,7 +13,7 @@ from rmt.cli.front import Command, Options
 from rmt.cli.pretrained import quiet_transformers
 from rmt.config import at_least, option, required
 from rmt.errors import DataError
-from rmt.train.precision import TO_USE, AskedPrecision
+from rmt.precision import TO_USE, AskedPrecision
 
 EXAMPLES = """examples:
   rmt predict runs/reviews-roberta-base-4-10-0 letter.txt speech.txt
@@ -87,7 +87,8 @@ def labelled(options: PredictOptions, documents: Sequence[str]) -> Iterator[tupl
     from rmt.documents.classifier import load_classifier
     from rmt.documents.config import stored_precision
     from rmt.infer.rows import inference
-    from rmt.train.device import device_of, precision_of, weight_format
+    from rmt.precision import precision_of, weight_format
+    from rmt.train.device import device_of
 
     device = device_of(options.device)
     precision = precision_of(options.precision, device, stored_precision(Path(options.run)))
@@ -103,6 +104,6 @@ def labelled(options: PredictOptions, documents: Sequence[str]) -> Iterator[tupl
                 f"{settings.segment_length} tokens: {sum(over)} tokens are not read",
                 file=sys.stderr,
             )
-        with inference(classifier.model, precision == "bf16-mixed"):
+        with inference(classifier.model, precision):
             labels = classifier.predict(rows)
         yield from labels

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, Literal
 from rmt.cli.front import Command, Options
 from rmt.config import above, option, required
 from rmt.errors import ConfigError
+from rmt.precision import TO_USE, AskedPrecision
 from rmt.tasks.unknown import RULES, UnknownRule
-from rmt.train.precision import TO_USE, AskedPrecision
 
 EXAMPLES = """examples:
   rmt stream RUN book.txt

@@ -9,8 +9,8 @@ from typing import Any, Literal, cast
 
 from rmt.config import Interval, above, at_least, check, check_fields, option
 from rmt.errors import ConfigError
+from rmt.precision import TO_TRAIN, AskedPrecision
 from rmt.train.config import LARGEST_SEED
-from rmt.train.precision import TO_TRAIN, AskedPrecision
 from rmt.train.warmup import check_warmup
 from rmt.yamlfile import load_yaml
 

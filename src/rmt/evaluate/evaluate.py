@@ -42,15 +42,17 @@ def evaluate(
     batch: int = 500,
     thorough: bool = True,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    precision: str = "32-true",
 ) -> dict[str, float]:
     """Metrics over the first `samples` examples of a split (all by default), in segments of `length` tokens.
 
     `accuracy` and `sequence_accuracy` are strict: everything under the loss is generated, nothing is given
-    away at segment borders. Without `thorough`, `original_accuracy` (a second generation) is left out.
+    away at segment borders. Without `thorough`, `original_accuracy` (a second generation) is left out. With
+    bf16-mixed as `precision`, products are in bfloat16; else all is in the model's own format.
     """
     data = task.split(split, samples)
     total, sums = len(data.tokens), []
-    with inference(model):
+    with inference(model, precision):
         for rows in portions(data, batch, next(model.parameters()).device):
             sums.append(measure(model, task, rows, length, thorough))
             progress(sum(part.sequences for part in sums), total)

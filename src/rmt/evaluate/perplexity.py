@@ -16,6 +16,7 @@ from rmt.core.model import SegmentModel
 from rmt.core.recording import Recorder, sent
 from rmt.core.serving import served
 from rmt.infer.rows import inference
+from rmt.precision import MIXED
 from rmt.text.lanes import Lanes
 
 
@@ -24,13 +25,14 @@ def perplexity(
     lanes: Lanes,
     length: int,
     progress: Callable[[int, int], None] = lambda done, total: None,
-    half: bool = False,
+    precision: str = "32-true",
 ) -> dict[str, float]:
     """Loss, perplexity and bits per token over lanes read in segments of `length` tokens.
 
     Each lane starts from the initial state; the last segment may be shorter. `tokens` is the exact number
     of predicted tokens: all but the first of each lane and a remainder of less than one per lane. With
-    `half`, products are in bfloat16. On a GPU a segment is recorded once and replayed.
+    bf16-mixed as `precision`, products are in bfloat16; else all is in the model's own format. On a GPU a
+    segment is recorded once and replayed.
     """
     count = lanes.segments(length)
     device = next(model.parameters()).device
@@ -41,9 +43,9 @@ def perplexity(
         return output.losses.double().sum(), *output.state.flat()
 
     with ExitStack() as open_parts:
-        open_parts.enter_context(inference(model))
-        open_parts.enter_context(torch.autocast(device.type, torch.bfloat16, enabled=half))
-        open_parts.enter_context(served(model, half and device.type == "cuda", learns=False) or nullcontext())
+        open_parts.enter_context(inference(model, precision))
+        half = precision == MIXED and device.type == "cuda"
+        open_parts.enter_context(served(model, half, learns=False) or nullcontext())
         form = model.initial_state(lanes.batch)
         carried = [tensor.contiguous() for tensor in form.flat()]
         # an adaptive softmax looks at how many rare words there are

@@ -10,13 +10,13 @@ from typing import Any
 
 from rmt.errors import ConfigError
 from rmt.experiments.run_data import run_data
+from rmt.precision import AskedPrecision, precision_of, weight_format
 from rmt.tasks.registry import task_class
 from rmt.train.check import check_run
 from rmt.train.checkpoint import load, run_folder
 from rmt.train.config import RunConfig
-from rmt.train.device import device_of, precision_of, weight_format
+from rmt.train.device import device_of
 from rmt.train.measure import Measurement, measure
-from rmt.train.precision import AskedPrecision
 from rmt.train.stored import load_config
 
 log = logging.getLogger(__name__)
@@ -69,11 +69,6 @@ def changed(config: RunConfig, asked: Evaluation) -> RunConfig:
         if getattr(asked, name) is not None and not applies:
             value = getattr(asked, name)
             raise ConfigError(f"{name}={value} has no effect on task {config.task.name!r}; leave it out")
-    if asked.precision == "bf16-mixed" and task.generates:
-        raise ConfigError(
-            f"precision=bf16-mixed has no effect on task {config.task.name!r}: its answers are generated in "
-            "float32; leave it out"
-        )
     named: dict[str, Any] = {"segments": asked.segments, "segment_length": asked.segment_length}
     other = replace(config.task, **{name: value for name, value in named.items() if value is not None})
     train = config.train if asked.cache is None else replace(config.train, evaluate_cache=asked.cache)

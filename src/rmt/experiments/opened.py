@@ -11,12 +11,12 @@ from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError, DataError
 from rmt.experiments.run import TASK_FILE
 from rmt.experiments.run_data import data_path, run_task
+from rmt.precision import AskedPrecision, Precision, precision_of, weight_format
 from rmt.tasks.tokenizer import TaskTokenizer
 from rmt.text.tokenizer import has_tokenizer, load_tokenizer
 from rmt.train.checkpoint import load, run_folder
 from rmt.train.config import RunConfig
-from rmt.train.device import device_of, precision_of, weight_format
-from rmt.train.precision import AskedPrecision, Precision
+from rmt.train.device import device_of
 from rmt.train.stored import load_config
 
 log = logging.getLogger(__name__)

@@ -11,6 +11,7 @@ from typing import Any
 
 from rmt.config import leaves, value_of
 from rmt.errors import ConfigError, RMTError
+from rmt.precision import AskedPrecision
 from rmt.tasks.task import Task
 from rmt.text.tokenizer import has_tokenizer, write_tokenizer
 from rmt.train.checkpoint import data_fingerprint
@@ -21,7 +22,6 @@ from rmt.train.folder import alone, load_result
 from rmt.train.log import Clock, write_json, write_whole
 from rmt.train.loop import Loop, Observer
 from rmt.train.parallel import is_first
-from rmt.train.precision import AskedPrecision
 from rmt.train.stored import load_config, written
 
 TASK_FILE = "task.json"  # what the task says of itself, for whoever has the run folder and no task

@@ -15,9 +15,9 @@ from rmt.errors import ConfigError, DataError
 from rmt.experiments.opened import open_run
 from rmt.infer.session import Session
 from rmt.infer.sources import text_pieces
+from rmt.precision import AskedPrecision
 from rmt.tasks.unknown import UnknownRule
 from rmt.textfile import known_size, open_text, skip
-from rmt.train.precision import AskedPrecision
 
 LARGEST_BLOCK = 1 << 20  # bytes
 TAIL = 4096  # bytes before a place by which a text is known again
@@ -38,11 +38,10 @@ def open_session(
     """
     rule = UnknownRule.parse(unknown)
     opened = open_run(run, device, precision)
-    half = opened.precision == "bf16-mixed"
     tokenizer = opened.tokenizer.with_unknown(rule)
     if saved is not None:
-        return Session.load(saved, opened.model, tokenizer, half)
-    return Session(opened.model, tokenizer, opened.segment_length, half=half)
+        return Session.load(saved, opened.model, tokenizer, opened.precision)
+    return Session(opened.model, tokenizer, opened.segment_length, precision=opened.precision)
 
 
 class StreamPosition(NamedTuple):

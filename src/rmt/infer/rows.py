@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -20,7 +20,9 @@ from rmt.core.recording import Recorder
 from rmt.core.state import State
 from rmt.core.tree import tree_items
 from rmt.errors import DataError
+from rmt.precision import products
 
+PLAIN = ""  # the precision of work that is done as its caller has it
 RECORDERS: weakref.WeakKeyDictionary[Any, Recorder] = weakref.WeakKeyDictionary()
 
 
@@ -155,22 +157,17 @@ def addresses(model: SegmentModel) -> tuple[int, ...]:
 
 
 @contextmanager
-def inference(model: Any, half: bool = False) -> Iterator[None]:
-    """Without gradients and without dropout; with `half`, products are in bfloat16."""
+def inference(model: Any, precision: str = PLAIN) -> Iterator[None]:
+    """Without gradients and without dropout; products are in bfloat16 if the precision is mixed."""
     was_training = model.training
     if was_training:
         model.eval()
     try:
-        with torch.no_grad(), bfloat16_products(model) if half else nullcontext():
+        with torch.no_grad(), products(precision, next(model.parameters()).device):
             yield
     finally:
         if was_training:
             model.train()
-
-
-def bfloat16_products(model: Any) -> AbstractContextManager[object]:
-    """While this is open, products on the model's device are in bfloat16."""
-    return torch.autocast(next(model.parameters()).device.type, torch.bfloat16)
 
 
 def require_finite_memory(state: State) -> None:

@@ -25,6 +25,7 @@ from rmt.infer.rows import EncodedTokens, OpenRows, inference, require_finite
 from rmt.infer.sampling import Sampling, generators_of, sample
 from rmt.infer.saved import SessionContents, load_session, write_session
 from rmt.infer.sources import TokenRows, ids_of, pieces
+from rmt.precision import precision_for
 
 RETURNS = ("nothing", "log_probs", "hidden")
 NO_TOKEN = -1  # what a row of a batch generates when it has stopped
@@ -40,7 +41,7 @@ class Score(NamedTuple):
 
 
 class Session:
-    """A model, the state it is in, and the segment it is in; with `half`, products are in bfloat16."""
+    """A model, the state it is in, and the segment it is in."""
 
     def __init__(
         self,
@@ -48,15 +49,16 @@ class Session:
         tokenizer: Any = None,
         segment_length: int | None = None,
         batch: int = 1,
-        half: bool = False,
+        precision: str = "auto",
     ):
+        """`precision` auto: a float32 model multiplies in bfloat16 on a GPU that has it, else as it is."""
         positive("batch", batch)
         length = length_of(model, segment_length)
         with inference(model):
             state = model.initial_state(batch)
         zeros = torch.zeros(batch, dtype=torch.long)
         self.model, self.tokenizer, self.segment_length, self.batch = model, tokenizer, length, batch
-        self.half = half
+        self.precision = precision_for(precision, next(model.parameters()))
         self.note: dict[str, Any] = {}  # what was saved beside it
         self.begin(
             SessionContents(
@@ -72,7 +74,7 @@ class Session:
 
     def begin(self, contents: SessionContents) -> None:
         """Go on from what a session holds between two calls."""
-        with inference(self.model, self.half):
+        with inference(self.model, self.precision):
             self.rows = OpenRows(
                 self.model, contents.state, self.segment_length, contents.open, contents.length
             )
@@ -147,7 +149,7 @@ class Session:
 
     def logits(self) -> Tensor:
         """What the model expects next, (B, V)."""
-        with inference(self.model, self.half):
+        with inference(self.model, self.precision):
             logits: Tensor = self.model.embedding.logits(self.last)
         require_finite(logits, "logits")
         return logits
@@ -161,7 +163,7 @@ class Session:
     def close(self) -> State:
         """End the open segments before they are full, as at the end of a document; returns the state."""
         rows = self.rows.fork()
-        with inference(self.model, self.half):
+        with inference(self.model, self.precision):
             rows.close(rows.length > 0)
         self.rows = rows
         return self.state
@@ -175,10 +177,10 @@ class Session:
         write_session(Path(path), self.contents, self.model, self.segment_length, note or {})
 
     @classmethod
-    def load(cls, path: str | Path, model: Any, tokenizer: Any = None, half: bool = False) -> Session:
+    def load(cls, path: str | Path, model: Any, tokenizer: Any = None, precision: str = "auto") -> Session:
         """The session in a file, for the model it was saved with; any other model is refused."""
         contents, segment_length, note = load_session(Path(path), model)
-        session = cls(model, tokenizer, segment_length, len(contents.length), half)
+        session = cls(model, tokenizer, segment_length, len(contents.length), precision)
         session.begin(contents.to(session.state.cached.device))
         session.note = note
         return session
@@ -211,7 +213,7 @@ class Session:
             take = self.rows.next(piece.lengths - done)
             tokens = cut(piece.tokens, done, int(take.max()))
             rows = self.rows.fork()
-            with inference(self.model, self.half):
+            with inference(self.model, self.precision):
                 encoded = rows.encode(tokens, take)
                 log_probs = self.predicted(encoded, scores)  # after this nothing can fail: all of it is kept
             self.rows, self.seen = rows, self.seen + take

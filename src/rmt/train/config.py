@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from rmt.config import Interval, above, at_least, check_fields, needless, option
 from rmt.core.config import ModelConfig
 from rmt.errors import ConfigError
+from rmt.precision import TO_TRAIN, AskedPrecision
 from rmt.tasks.registry import make_task, task_class
-from rmt.train.precision import TO_TRAIN, AskedPrecision
 from rmt.train.warmup import check_warmup
 
 if TYPE_CHECKING:

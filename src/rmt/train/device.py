@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from rmt.errors import ConfigError
-from rmt.train.precision import AskedPrecision, Precision
+from rmt.precision import AskedPrecision, Precision, precision_of
 
 if TYPE_CHECKING:
     from rmt.train.config import RunConfig
@@ -19,24 +19,6 @@ def device_of(name: str) -> str:
     if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device=cuda: there is no CUDA device here; use cpu or auto")
     return name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def precision_of(asked: AskedPrecision, device: str, trained: AskedPrecision = "auto") -> Precision:
-    """The number format in which a device computes; `trained` is that of a run that is put to use.
-
-    Auto is `trained`, or bf16-mixed where there is none, if the device is a GPU that multiplies in bfloat16;
-    elsewhere bf16-mixed becomes 32-true.
-    """
-    multiplies = device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    if asked == "bf16-mixed" and device == "cuda" and not multiplies:
-        raise ConfigError(
-            f"precision=bf16-mixed: {device_name(device)} does not multiply in bfloat16; use 32-true or auto"
-        )
-    if asked != "auto":
-        return asked
-    if trained == "auto" or trained == "bf16-mixed":
-        return "bf16-mixed" if multiplies else "32-true"
-    return trained
 
 
 def precision_to_train(asked: AskedPrecision, stored: AskedPrecision, device: str) -> Precision:
@@ -51,11 +33,6 @@ def decided(config: RunConfig) -> RunConfig:
     if config.precision != "auto":
         return config
     return replace(config, precision=precision_of("auto", device_of(config.device)))
-
-
-def weight_format(precision: Precision) -> torch.dtype:
-    """The number format of parameters."""
-    return torch.float64 if precision == "64-true" else torch.float32
 
 
 def device_name(device: torch.device | str) -> str:

@@ -40,6 +40,7 @@ def answers(model: SegmentModel, task: Task, config: RunConfig, asked: Measureme
         batch=asked.batch or rows_at_once(task, on_gpu),
         thorough=asked.thorough,
         progress=asked.progress,
+        precision=config.precision,
     )
 
 
@@ -49,8 +50,7 @@ def predictions(model: SegmentModel, task: Text, config: RunConfig, asked: Measu
     lanes = task.lanes(asked.split, asked.batch or train.evaluate_batch or train.batch)
     if train.evaluate_cache is not None:
         model = with_cache(model, train.evaluate_cache)
-    half = config.precision == "bf16-mixed"
-    metrics = perplexity(model, lanes, task.segment_length, asked.progress, half)
+    metrics = perplexity(model, lanes, task.segment_length, asked.progress, config.precision)
     if task.metric != "bits_per_character":
         del metrics["bits_per_character"]  # tokens are longer than characters
     return metrics

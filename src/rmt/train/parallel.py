@@ -25,8 +25,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from rmt.core.model import SegmentModel
 from rmt.errors import ConfigError
-from rmt.train.device import precision_of
-from rmt.train.precision import AskedPrecision
+from rmt.precision import AskedPrecision, precision_of
 
 
 class Processes(DDPStrategy):

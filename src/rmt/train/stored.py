@@ -8,8 +8,8 @@ from typing import Any
 
 from rmt.config import from_dict, leaves, to_dict
 from rmt.errors import CheckpointError, ConfigError
+from rmt.precision import Precision
 from rmt.train.config import RunConfig
-from rmt.train.precision import Precision
 from rmt.yamlfile import load_yaml, write_yaml
 
 FORMAT = 2  # of config.yaml; 1 had no key `format` and no tokenizer beside it
