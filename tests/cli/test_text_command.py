@@ -129,7 +129,7 @@ def test_a_finished_run_says_so_and_an_interrupted_one_goes_on(capsys, monkeypat
         assert rmt(capsys, f"{TRAIN} --out run").code == 130
     resumed = rmt(capsys, f"{TRAIN} --out run")
     assert resumed.code == 0
-    assert resumed.out.startswith("rmt  32-true on the CPU\nrmt  resuming at step 2\n")
+    assert resumed.out.startswith("rmt  resuming at step 2\nrmt  32-true on the CPU\n")
     again = rmt(capsys, f"{TRAIN} --out run")
     assert again.out.splitlines()[0] == "already finished: run"
     assert again.out.splitlines()[1:] == resumed.out.splitlines()[-2:]

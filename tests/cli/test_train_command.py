@@ -260,7 +260,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(capsys, monkeypatch):
     assert (code, err) == (130, "rmt: interrupted; a run goes on with the same command\n")
     code, out, _ = rmt(capsys, f"{TRAIN} --out run")
     assert code == 0
-    assert out.startswith("rmt  32-true on the CPU\nrmt  resuming at step 2\n")
+    assert out.startswith("rmt  resuming at step 2\nrmt  32-true on the CPU\n")
 
 
 def test_divergence_is_exit_code_1_and_one_line(capsys, monkeypatch):

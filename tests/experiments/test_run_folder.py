@@ -29,7 +29,7 @@ def test_a_stopped_run_is_resumed(tmp_path):
     watcher = Watcher()
     _, was_finished = train(tiny(), tmp_path / "run", watcher)
     assert not was_finished
-    assert watcher.messages == ["32-true on the CPU", "resuming at step 6"]
+    assert watcher.messages == ["resuming at step 6", "32-true on the CPU"]
 
 
 def test_the_first_start_decides_the_number_format_and_writes_it_down(tmp_path, monkeypatch):
@@ -48,7 +48,7 @@ def test_auto_goes_on_in_the_number_format_of_the_run(tmp_path, stored):
         train(tiny(precision=stored), tmp_path / "run", Watcher(stop=8))
     watcher = Watcher()
     result, _ = train(tiny(), tmp_path / "run", watcher)
-    assert watcher.messages == [f"{stored} on the CPU", "resuming at step 6"]
+    assert watcher.messages == ["resuming at step 6", f"{stored} on the CPU"]
     assert load_config(tmp_path / "run").precision == result["config"]["precision"] == stored
     assert metrics(tmp_path / "run") == metrics(tmp_path / "whole")
     assert train(tiny(), tmp_path / "run", Watcher())[1]

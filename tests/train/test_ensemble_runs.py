@@ -83,7 +83,7 @@ def test_a_member_is_resumed_alone_and_a_single_run_becomes_a_member(tmp_path, m
         train_seeds(config, tmp_path / "seeds", [Watcher(), Watcher(), Watcher(stop=6)])
     watcher = Watcher()
     train(replace(config, seed=1), tmp_path / "seeds" / "seed-1", watcher)  # alone to its end
-    assert watcher.messages == ["64-true on the CPU", "resuming at step 6"]
+    assert watcher.messages == ["resuming at step 6", "64-true on the CPU"]
     with pytest.raises(Unplugged):
         train(replace(config, seed=2), tmp_path / "seeds" / "seed-2", Watcher(stop=8))
     del kept[:]

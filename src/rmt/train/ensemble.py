@@ -31,10 +31,10 @@ class Ensemble:
 
     def run(self) -> list[dict[str, Any]]:
         """The results in order; a run that fails leaves, and its error is raised when the others are over."""
-        for loop in self.loops[:1]:  # where all are finished there is none
-            loop.observer.note(loop.trainer.updater.path)
         for loop in self.loops:
             self.go_on(loop)
+        for loop in list(self.waiting)[:1]:  # the way of all, unless they are at their ends
+            loop.observer.note(loop.trainer.updater.path)
         while self.waiting:
             chosen = self.next_together()
             self.stacked = self.stacked or StackedUpdater(updaters_of(chosen))

@@ -61,8 +61,9 @@ class Loop:
 
     def run(self) -> dict[str, Any]:
         """Train to the last step or to the target, test the best checkpoint, write result.json."""
-        self.observer.note(self.trainer.updater.path)
-        for portion in self.portions():
+        for number, portion in enumerate(self.portions()):
+            if number == 0:  # whatever could be refused has been
+                self.observer.note(self.trainer.updater.path)
             self.learned(portion, self.trainer.updater.update(portion.batch))
         return self.finish()
 
