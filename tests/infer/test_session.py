@@ -354,19 +354,6 @@ def test_an_unknown_wish_is_refused():
         Session(build(configuration("rmt")), segment_length=LENGTH).feed([1], "logprobs")
 
 
-@pytest.mark.parametrize("kind", CARRYING)
-def test_products_in_bfloat16_are_the_same_to_their_rounding(kind):
-    model, tokens = build(configuration(kind)).float(), random_tokens(2, TOTAL)
-    whole, half = (
-        Session(model, segment_length=LENGTH, batch=2, precision=name) for name in ("32-true", "bf16-mixed")
-    )
-    expected, scores = (session.feed(tokens, returns="log_probs") for session in (whole, half))
-    assert not torch.equal(scores[:, 1:], expected[:, 1:])
-    torch.testing.assert_close(scores[:, 1:], expected[:, 1:], rtol=0.02, atol=0.02)
-    for tensor, other in zip(half.close().flat(), whole.close().flat(), strict=True):
-        torch.testing.assert_close(tensor, other, rtol=0.05, atol=0.05)
-
-
 def test_a_session_leaves_the_autocast_of_its_caller_alone():
     model, tokens = build(configuration("rmt")).float(), random_tokens(1, TOTAL)
     plain = Session(model, segment_length=LENGTH)
@@ -374,14 +361,3 @@ def test_a_session_leaves_the_autocast_of_its_caller_alone():
     with torch.autocast("cpu", torch.bfloat16):
         scores = plain.feed(tokens, returns="log_probs")
     assert torch.equal(scores[:, 1:], half.feed(tokens, returns="log_probs")[:, 1:])
-
-
-def test_a_saved_session_goes_on_in_bfloat16(tmp_path):
-    model, tokens = build(configuration("rmt")).float(), random_tokens(1, TOTAL)
-    whole = Session(model, segment_length=LENGTH, precision="bf16-mixed")
-    whole.feed(tokens[:, :7])
-    whole.save(tmp_path / "saved")
-    again = Session.load(tmp_path / "saved", model, precision="bf16-mixed")
-    for session in (whole, again):
-        session.feed(tokens[:, 7:])
-    assert again.score() == whole.score()
