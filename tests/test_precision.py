@@ -5,13 +5,11 @@ import torch
 
 from rmt import Session
 from rmt.errors import ConfigError
-from rmt.precision import precision_for, precision_of, products
+from rmt.precision import NAMES, precision_for, precision_of, products, weight_format
+from tests.gpus import pretend
 from tests.laws.models import LENGTH, build, configuration, random_tokens
 
-
-@pytest.mark.parametrize("name", ["32-true", "bf16-mixed", "64-true"])
-def test_a_name_stands_for_itself(name):
-    assert precision_of(name, "cpu") == name
+FORMATS = NAMES[1:]
 
 
 def test_auto_is_bfloat16_where_a_gpu_has_it_and_float32_elsewhere(monkeypatch):
@@ -20,6 +18,35 @@ def test_auto_is_bfloat16_where_a_gpu_has_it_and_float32_elsewhere(monkeypatch):
         monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation, has=has_bfloat16: has)
         assert precision_of("auto", "cuda") == expected
         assert precision_of("auto", "cpu") == "32-true"
+
+
+def test_bfloat16_on_a_gpu_without_it_is_refused(monkeypatch):
+    pretend(monkeypatch, "Tesla T4")
+    line = "precision=bf16-mixed: Tesla T4 does not multiply in bfloat16; use 32-true or auto"
+    with pytest.raises(ConfigError) as caught:
+        precision_of("bf16-mixed", "cuda")
+    assert str(caught.value) == line
+    assert precision_of("bf16-mixed", "cpu") == "bf16-mixed"
+
+
+def test_a_run_is_used_in_the_format_of_its_training_where_the_device_has_it(monkeypatch):
+    assert [precision_of("auto", "cpu", trained) for trained in FORMATS] == ["32-true", "32-true", "64-true"]
+    pretend(monkeypatch, "NVIDIA H200")
+    assert [precision_of("auto", "cuda", trained) for trained in FORMATS] == list(FORMATS)
+    assert precision_of("auto", "cpu", "bf16-mixed") == "32-true"
+    pretend(monkeypatch, "Tesla T4")
+    assert [precision_of("auto", "cuda", trained) for trained in FORMATS] == ["32-true", "32-true", "64-true"]
+
+
+@pytest.mark.parametrize("asked", FORMATS)
+def test_what_is_asked_for_is_what_is_computed_in(monkeypatch, asked):
+    assert precision_of(asked, "cpu") == precision_of(asked, "cpu", "64-true") == asked
+    pretend(monkeypatch, "NVIDIA H200")
+    assert precision_of(asked, "cuda") == precision_of(asked, "cuda", "32-true") == asked
+
+
+def test_weights_have_a_format_of_their_own():
+    assert [weight_format(name) for name in FORMATS] == [torch.float32, torch.float32, torch.float64]
 
 
 def test_an_unknown_name_is_refused():
@@ -56,6 +83,12 @@ def test_products_are_in_bfloat16_if_the_precision_is_mixed():
     for name, dtype in (("bf16-mixed", torch.bfloat16), ("32-true", torch.float32)):
         with products(name, torch.device("cpu")):
             assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
+
+
+def test_products_leave_the_autocast_of_a_caller_alone():
+    matrix = torch.ones(2, 2, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16), products("32-true", torch.device("cpu")):
+        assert (matrix @ matrix).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("kind", ["rmt", "transformer_xl_rmt", "memory_in_layers"])

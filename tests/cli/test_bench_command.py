@@ -19,6 +19,7 @@ from rmt.train.config import RunConfig
 from rmt.yamlfile import write_yaml
 from tests.cli.command import TINY, TRAIN, rmt
 from tests.cli.test_bad_input import assert_refused
+from tests.gpus import pretend
 
 ROOT = Path(__file__).parents[2]
 SMALLEST = {"layers": 1, "heads": 1, "head_width": 4, "width": 8, "inner_width": 8}
@@ -162,10 +163,40 @@ def test_sequences_are_as_in_the_paper(name, layers, segments, batch, tmp_path):
     assert (config.model.layers, config.task.segments, config.train.batch) == (layers, segments, batch)
 
 
-def test_on_a_gpu_numbers_are_bfloat16_unless_told_otherwise(tmp_path):
+def test_on_a_gpu_numbers_are_bfloat16_unless_told_otherwise(tmp_path, monkeypatch):
+    pretend(monkeypatch, "NVIDIA H200")
     assert subject("copy-24-9x8", {}, "cuda", tmp_path).config.precision == "bf16-mixed"
     given = {"precision": "32-true"}
     assert subject("copy-24-9x8", given, "cuda", tmp_path).config.precision == "32-true"
+    pretend(monkeypatch, "Tesla T4")
+    assert subject("copy-24-9x8", {}, "cuda", tmp_path).config.precision == "32-true"
+    with pytest.raises(ConfigError, match="precision=bf16-mixed: Tesla T4 does not multiply in bfloat16"):
+        subject("copy-24-9x8", {"precision": "bf16-mixed"}, "cuda", tmp_path)
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_a_named_configuration_has_the_schedule_of_its_recipe(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "rmt.bench.text.made_text", lambda symbols, folder, count: made_text(symbols, folder, 20_000)
+    )
+    is_text = CONFIGURATIONS[name].symbols > 0
+    schedules = {"modern": ("chunked", "stored"), "paper": ("sliding", "latest")}
+    for recipe, schedule in schedules.items():
+        settings = {"recipe": recipe, "train": {"batch": 2}}
+        bptt = subject(name, settings, "cpu", tmp_path).config.bptt
+        assert (bptt.schedule, bptt.replay_from) == (schedule if is_text else ("sequence", "stored"))
+        assert bptt.depth == ("full" if not is_text else 3 if name.startswith("wt103") else 2)
+
+
+@pytest.mark.parametrize("more", ["", "--growth 1,2"], ids=["rows", "growth"])
+def test_the_papers_recipe_is_measured(capsys, monkeypatch, more):
+    monkeypatch.setattr(
+        "rmt.bench.text.made_text", lambda symbols, folder, count: made_text(symbols, folder, 20_000)
+    )
+    model = "--model.layers 1 --model.width 8 --model.heads 1 --batch 2 --task.segment_length 4"
+    answer = rmt(capsys, f"bench text-small --recipe paper {model} {more} --updates 1 --device cpu")
+    assert answer.code == 0, answer.err
+    assert "ms per step" in answer.out
 
 
 def test_a_task_is_measured_with_the_options_of_train(capsys, tmp_path):

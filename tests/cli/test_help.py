@@ -14,6 +14,7 @@ from rmt.cli.main import COMMANDS
 from rmt.cli.training import VARYING
 from rmt.config import leaves
 from rmt.experiments.recipe import resolve
+from rmt.precision import TO_TRAIN, TO_USE
 from rmt.tasks.registry import TASKS, task_class
 from rmt.train.config import RunConfig
 from tests.cli.command import rmt
@@ -89,6 +90,16 @@ def test_no_page_of_help_loads_torch():
     environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parent.parent)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.stdout.splitlines()[-1] == "0 False False False", done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["train", "bench", "finetune", "evaluate", "stream", "generate", "predict"]
+)
+def test_precision_has_the_same_values_everywhere_and_auto_is_the_default(capsys, command):
+    text = " ".join(rmt(capsys, f"{command} --help").out.split())
+    assert "--precision auto|32-true|bf16-mixed|64-true number format; auto = " in text
+    meaning = TO_TRAIN if command in ("train", "bench", "finetune") else TO_USE
+    assert f"{meaning} (default: auto)" in text
 
 
 def test_the_package_is_the_command():

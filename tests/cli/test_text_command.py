@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rmt import SegmentModel, load
+from rmt import SegmentModel, Session, load
 from rmt.cli import progress
 from rmt.config import leaves, value_of
 from rmt.evaluate.perplexity import perplexity, with_cache
@@ -15,8 +15,11 @@ from rmt.text.corpus import FORMAT
 from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from tests.cli.book import TRAIN, write_book
+from tests.cli.command import TRAIN as SEQUENCES
 from tests.cli.command import printed, rmt
 
+FORMATS = ("32-true", "bf16-mixed", "64-true")
+score, logits = Session.score, Session.logits
 BOTH = f"{TRAIN} --model transformer_xl_rmt --cache 6"
 # the sizes of the paper: what --print_config has to say
 SIZES = {
@@ -76,6 +79,7 @@ def test_a_text_is_prepared_trained_and_measured(capsys, tmp_path):
     code, out, err = rmt(capsys, TRAIN)
     assert (code, err) == (0, "rmt: book.txt is prepared in data/book.txt-bytes\n")
     lines = out.splitlines()
+    assert lines.pop(0) == "rmt  32-true on the CPU"
     assert re.fullmatch(
         r"rmt  step 2  loss \d\.\d{3}  perplexity \d+\.\d{3}  bits per character \d\.\d{4}", lines[0]
     )
@@ -125,7 +129,7 @@ def test_a_finished_run_says_so_and_an_interrupted_one_goes_on(capsys, monkeypat
         assert rmt(capsys, f"{TRAIN} --out run").code == 130
     resumed = rmt(capsys, f"{TRAIN} --out run")
     assert resumed.code == 0
-    assert resumed.out.startswith("rmt  resuming at step 2\n")
+    assert resumed.out.startswith("rmt  resuming at step 2\nrmt  32-true on the CPU\n")
     again = rmt(capsys, f"{TRAIN} --out run")
     assert again.out.splitlines()[0] == "already finished: run"
     assert again.out.splitlines()[1:] == resumed.out.splitlines()[-2:]
@@ -272,3 +276,53 @@ def parameters(config: RunConfig) -> int:
     """How many parameters the model has, without making room for them."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in SegmentModel(config.model).parameters())
+
+
+def test_a_run_is_measured_in_its_own_number_format_or_another(capsys):
+    assert rmt(capsys, f"{TRAIN} --precision 64-true --out run").code == 0
+    losses = {
+        name: json.loads(rmt(capsys, f"evaluate run --device cpu --json {flag}").out)["loss"]
+        for name, flag in {"auto": ""}.items() | {(name, f"--precision {name}") for name in FORMATS}
+    }
+    assert losses["auto"] == losses["64-true"]
+    assert losses["32-true"] == pytest.approx(losses["64-true"], rel=1e-5)
+    assert losses["bf16-mixed"] == pytest.approx(losses["64-true"], rel=1e-2)
+    assert len(set(losses.values())) == 3
+
+
+def test_a_run_of_bfloat16_is_measured_in_float32_on_a_cpu(capsys):
+    assert rmt(capsys, f"{TRAIN} --precision bf16-mixed --out run").code == 0
+    auto, single, half = (
+        json.loads(rmt(capsys, f"evaluate run --device cpu --json --precision {name}").out)["loss"]
+        for name in ("auto", "32-true", "bf16-mixed")
+    )
+    assert auto == single != half
+    result = json.loads(Path("run/result.json").read_text())
+    assert half == result["metrics"]["loss"]
+
+
+@pytest.mark.parametrize("command", ["stream run book.txt --json", "generate run --prompt the --tokens 3"])
+def test_a_session_of_a_run_computes_in_the_number_format_that_is_asked_for(capsys, monkeypatch, command):
+    assert rmt(capsys, f"{TRAIN} --precision bf16-mixed --out run").code == 0
+    sessions = []
+    monkeypatch.setattr(Session, "score", lambda self: sessions.append(self) or score(self))
+    monkeypatch.setattr(Session, "logits", lambda self: sessions.append(self) or logits(self))
+    for name in ("auto", *FORMATS):
+        answer = rmt(capsys, f"{command} --device cpu --precision {name}")
+        assert answer.code == 0, answer.err
+        weights = next(sessions[-1].model.parameters()).dtype
+        assert weights == (torch.float64 if name == "64-true" else torch.float32)
+        assert sessions[-1].precision == ("32-true" if name == "auto" else name)
+
+
+def test_answers_are_generated_in_the_number_format_that_is_asked_for(capsys):
+    assert rmt(capsys, f"{SEQUENCES} --precision bf16-mixed --out run").code == 0
+    losses = {
+        name: json.loads(rmt(capsys, f"evaluate run --device cpu --json --precision {name}").out)["loss"]
+        for name in ("auto", *FORMATS)
+    }
+    assert losses["auto"] == losses["32-true"] != losses["64-true"]
+    assert losses["32-true"] == pytest.approx(losses["64-true"], rel=1e-5)
+    assert losses["bf16-mixed"] == pytest.approx(losses["64-true"], rel=1e-2)
+    assert losses["bf16-mixed"] != losses["32-true"]
+    assert losses["bf16-mixed"] == json.loads(Path("run/result.json").read_text())["metrics"]["loss"]

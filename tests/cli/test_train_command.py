@@ -66,7 +66,24 @@ def test_a_printed_configuration_is_the_one_that_is_trained(capsys, tmp_path):
     rmt(capsys, f"{TRAIN} --out run --quiet")
     options = "out: run\nrestart: false\nseeds: 1\nquiet: true\n"
     written = (tmp_path / "run" / "config.yaml").read_text()
-    assert options + written.removeprefix("format: 2\n") == printed
+    assert printed.count("precision: auto\n") == 1
+    decided = printed.replace("precision: auto\n", "precision: 32-true\n")
+    assert options + written.removeprefix("format: 2\n") == decided
+
+
+@pytest.mark.parametrize("precision", ["auto", "32-true", "bf16-mixed", "64-true"])
+def test_a_printed_precision_is_read_back_and_goes_on(capsys, tmp_path, precision):
+    command = f"{TRAIN} --out run --quiet --precision {precision}"
+    Path("printed.yaml").write_text(rmt(capsys, f"{command} --print_config").out)
+    assert yaml.safe_load(Path("printed.yaml").read_text())["precision"] == precision
+    assert rmt(capsys, command).code == 0
+    again = rmt(capsys, "train --config printed.yaml")
+    assert (again.code, again.out.splitlines()[0]) == (0, "already finished: run")
+    assert rmt(capsys, "train --config printed.yaml --precision auto").code == 0
+    other = "64-true" if precision == "bf16-mixed" else "bf16-mixed"
+    refused = rmt(capsys, f"train --config printed.yaml --precision {other}")
+    assert refused.code == 2
+    assert f"not {other}; name another --out, or start anew with --restart" in refused.err
 
 
 def test_the_configuration_of_a_run_folder_can_be_trained_again(capsys, tmp_path):
@@ -158,6 +175,7 @@ def test_a_run_prints_lines_in_a_pipe_and_ends_with_its_result(capsys):
     code, out, err = rmt(capsys, f"{TRAIN} --out run")
     lines = out.splitlines()
     assert (code, err) == (0, "")
+    assert lines.pop(0) == "rmt  32-true on the CPU"
     assert [line.split("  ")[:2] for line in lines[:2]] == [["rmt", "step 2"], ["rmt", "step 4"]]
     assert lines[2] == "finished: run"
     assert lines[3].startswith("accuracy 0.")
@@ -242,7 +260,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(capsys, monkeypatch):
     assert (code, err) == (130, "rmt: interrupted; a run goes on with the same command\n")
     code, out, _ = rmt(capsys, f"{TRAIN} --out run")
     assert code == 0
-    assert out.startswith("rmt  resuming at step 2\n")
+    assert out.startswith("rmt  resuming at step 2\nrmt  32-true on the CPU\n")
 
 
 def test_divergence_is_exit_code_1_and_one_line(capsys, monkeypatch):

@@ -13,6 +13,7 @@ def test_seeds_print_their_lines_and_end_with_each_result_and_the_mean(capsys, t
     code, out, err = rmt(capsys, f"{SEEDS} --out run")
     lines = out.splitlines()
     assert (code, err) == (0, "")
+    assert lines.pop(0) == "rmt seed 5  32-true on the CPU"
     assert [line.split("  ")[:2] for line in lines[:6]] == [
         [f"rmt seed {seed}", f"step {step}"] for step in (2, 4) for seed in (5, 6, 7)
     ]

@@ -3,7 +3,7 @@
 import pytest
 
 from rmt.config import leaves, to_dict
-from rmt.documents.config import FinetuneConfig, renamed
+from rmt.documents.config import FinetuneConfig, renamed, stored_precision
 from rmt.errors import ConfigError
 from rmt.train.config import RunConfig
 
@@ -18,6 +18,7 @@ SISTERS = {
     "checkpoint": "bptt.checkpoint",
     "seed": "seed",
     "device": "device",
+    "precision": "precision",
 }
 
 
@@ -38,6 +39,28 @@ def test_a_setting_that_training_has_too_has_its_name_and_its_type():
     for short, dotted in SISTERS.items():
         assert fine[short].type == run[dotted].type
     assert not {"rate", "memory_rate", "decay", "scale"} & fine.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "precision"),
+    [
+        ("precision: bfloat16\n", "bf16-mixed"),
+        ("precision: 64-true\n", "64-true"),
+        ("precision: auto\n", "auto"),
+        ("lr: 0.1\n", "auto"),
+        (None, "auto"),
+    ],
+)
+def test_the_number_format_of_a_folder_is_what_it_says_or_auto(tmp_path, text, precision):
+    if text is not None:
+        (tmp_path / "config.yaml").write_text(text)
+    assert stored_precision(tmp_path) == precision
+
+
+def test_a_number_format_that_does_not_exist_is_named(tmp_path):
+    (tmp_path / "config.yaml").write_text("precision: 16\n")
+    with pytest.raises(ConfigError, match="precision=16 is not one of: auto, 32-true, bf16-mixed, 64-true"):
+        stored_precision(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 import pytest
 
 from rmt.errors import CheckpointError, ConfigError
-from rmt.experiments.run import train
+from rmt.experiments.run import settled, stored_precision, train
 from rmt.train.checkpoint import Checkpoints, run_folder
 from rmt.train.folder import alone, load_result
 from rmt.train.loop import Loop
-from tests.train.runs import Unplugged, Watcher, tiny
+from rmt.train.stored import load_config, written
+from tests.gpus import pretend
+from tests.train.runs import Unplugged, Watcher, metrics, tiny
 
 
 def test_a_run_is_trained_once_and_then_found(tmp_path):
@@ -27,7 +29,47 @@ def test_a_stopped_run_is_resumed(tmp_path):
     watcher = Watcher()
     _, was_finished = train(tiny(), tmp_path / "run", watcher)
     assert not was_finished
-    assert watcher.messages == ["resuming at step 6"]
+    assert watcher.messages == ["resuming at step 6", "32-true on the CPU"]
+
+
+def test_the_first_start_decides_the_number_format_and_writes_it_down(tmp_path, monkeypatch):
+    result, _ = train(tiny(), tmp_path, Watcher())
+    assert (load_config(tmp_path).precision, result["config"]["precision"]) == ("32-true", "32-true")
+    pretend(monkeypatch, "NVIDIA H200")
+    assert settled(tiny(device="auto"), stored_precision(tmp_path / "new", False)).precision == "bf16-mixed"
+    assert settled(tiny(device="auto"), stored_precision(tmp_path, False)).precision == "32-true"
+    assert settled(tiny(device="auto"), stored_precision(tmp_path, True)).precision == "bf16-mixed"
+
+
+@pytest.mark.parametrize("stored", ["32-true", "bf16-mixed", "64-true"])
+def test_auto_goes_on_in_the_number_format_of_the_run(tmp_path, stored):
+    train(tiny(precision=stored), tmp_path / "whole", Watcher())
+    with pytest.raises(Unplugged):
+        train(tiny(precision=stored), tmp_path / "run", Watcher(stop=8))
+    watcher = Watcher()
+    result, _ = train(tiny(), tmp_path / "run", watcher)
+    assert watcher.messages == ["resuming at step 6", f"{stored} on the CPU"]
+    assert load_config(tmp_path / "run").precision == result["config"]["precision"] == stored
+    assert metrics(tmp_path / "run") == metrics(tmp_path / "whole")
+    assert train(tiny(), tmp_path / "run", Watcher())[1]
+    assert train(tiny(precision=stored), tmp_path / "run", Watcher())[1]
+
+
+@pytest.mark.parametrize(("stored", "asked"), [("auto", "bf16-mixed"), ("bf16-mixed", "32-true")])
+def test_another_number_format_is_another_configuration(tmp_path, stored, asked):
+    train(tiny(precision=stored), tmp_path, Watcher())
+    was = {"auto": "32-true"}.get(stored, stored)
+    with pytest.raises(ConfigError, match=rf"holds a run with precision={was}, not {asked}; name another"):
+        train(tiny(precision=asked), tmp_path, Watcher())
+
+
+def test_a_folder_that_says_auto_is_that_of_its_device(tmp_path):
+    train(tiny(), tmp_path, Watcher())
+    (tmp_path / "config.yaml").write_text(written(tiny()))
+    assert load_config(tmp_path).precision == "auto"
+    assert train(tiny(), tmp_path, Watcher())[1]
+    with pytest.raises(ConfigError, match="holds a run with precision=32-true, not 64-true"):
+        train(tiny(precision="64-true"), tmp_path, Watcher())
 
 
 def test_another_configuration_is_refused_naming_the_first_difference(tmp_path):

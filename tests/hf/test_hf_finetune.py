@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from tests.cli.command import rmt, varied
 from tests.hf.tokens import tokenizer
@@ -113,6 +114,61 @@ def test_double_precision_trains_in_double_precision(capsys):
     assert rmt(capsys, command).code == 0
     Path("letter.txt").write_text("good film was dull")
     assert rmt(capsys, "predict run letter.txt --device cpu").code == 0
+
+
+def stored(run="run"):
+    """The number format in the folder of a run, and in its result."""
+    result = json.loads(Path(run, "result.json").read_text())
+    return yaml.safe_load(Path(run, "config.yaml").read_text())["precision"], result["config"]["precision"]
+
+
+@pytest.mark.parametrize("first", ["auto", "bf16-mixed", "64-true"])
+def test_auto_goes_on_in_the_number_format_of_the_run(capsys, first):
+    data, name = write("data.jsonl", documents()), backbone()
+    command = f"finetune {data} --backbone {name} {TINY} --epochs 1 --out run"
+    answer = rmt(capsys, f"{command} --precision {first}")
+    assert answer.code == 0, answer.err
+    precision = "32-true" if first == "auto" else first
+    assert f"seed 0  {precision} on the CPU" in answer.out.splitlines()
+    assert stored() == (precision, precision)
+    for asked in ("auto", precision):
+        assert "already finished: run" in rmt(capsys, f"{command} --precision {asked}").out.splitlines()
+    Path("run/result.json").unlink()
+    assert f"seed 0  {precision} on the CPU" in rmt(capsys, command).out.splitlines()
+    assert stored() == (precision, precision)
+    other = "64-true" if first == "bf16-mixed" else "bf16-mixed"
+    refused = rmt(capsys, f"{command} --precision {other}")
+    assert refused.code == 2
+    assert f"holds a run with precision={precision}, not {other}; name another --out" in refused.err
+    assert rmt(capsys, f"{command} --precision {other} --restart").code == 0
+    assert stored() == (other, other)
+
+
+def test_a_folder_that_says_auto_is_that_of_its_device(capsys):
+    """Earlier releases wrote auto down as it was."""
+    command = f"finetune {write('data.jsonl', documents())} --backbone {backbone()} {TINY} --out run --quiet"
+    assert rmt(capsys, command).code == 0
+    path = Path("run/config.yaml")
+    path.write_text(path.read_text().replace("precision: 32-true", "precision: auto"))
+    for asked in ("auto", "32-true"):
+        assert rmt(capsys, f"{command} --precision {asked}").out.startswith("already finished: run")
+    assert "precision=32-true, not 64-true" in rmt(capsys, f"{command} --precision 64-true").err
+
+
+@pytest.mark.parametrize("name", ["bert", "t5"])
+def test_labels_are_predicted_in_the_number_format_that_is_asked_for(capsys, name):
+    data = write("data.jsonl", documents())
+    command = f"finetune {data} --backbone {backbone(name)} {TINY} --precision 64-true --out run"
+    assert rmt(capsys, command).code == 0
+    Path("letter.txt").write_text("good film was dull")
+    scores = {}
+    for asked in ("auto", "64-true", "32-true", "bf16-mixed"):
+        answer = rmt(capsys, f"predict run letter.txt --device cpu --json --precision {asked}")
+        assert answer.code == 0, answer.err
+        scores[asked] = json.loads(answer.out)["score"]
+    assert scores["auto"] == scores["64-true"] == pytest.approx(scores["32-true"], abs=1e-4)
+    assert scores["bf16-mixed"] == pytest.approx(scores["64-true"], abs=0.02)
+    assert name == "t5" or scores["bf16-mixed"] != scores["64-true"]
 
 
 def test_memory_learns_a_label_that_only_the_first_segment_says(capsys):

@@ -371,3 +371,12 @@ def test_positions_of_the_original_code_are_refused():
 def test_an_unknown_wish_is_refused():
     with pytest.raises(ConfigError, match="returns='logprobs' is not one of nothing, log_probs, hidden"):
         Session(build(configuration("rmt")), segment_length=LENGTH).feed([1], "logprobs")
+
+
+def test_a_session_leaves_the_autocast_of_its_caller_alone():
+    model, tokens = build(configuration("rmt")).float(), random_tokens(1, TOTAL)
+    plain = Session(model, segment_length=LENGTH)
+    half = Session(model, segment_length=LENGTH, precision="bf16-mixed")
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = plain.feed(tokens, returns="log_probs")
+    assert torch.equal(scores[:, 1:], half.feed(tokens, returns="log_probs")[:, 1:])

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from rmt.core.serving import Served
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from rmt import SegmentModel, presets
-from rmt.core.serving import Served
 from rmt.core.unroll import unroll
 
 SIZES = {"vocabulary": 7, "layers": 2, "heads": 2, "head_width": 4, "width": 16, "inner_width": 8}

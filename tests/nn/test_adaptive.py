@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 import torch
+from rmt.core.recording import Captured
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rmt.core.recording import Captured
 from rmt.errors import ConfigError
 from rmt.nn.adaptive import AdaptiveEmbedding, fits
 from rmt.nn.embedding import TiedEmbedding

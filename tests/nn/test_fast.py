@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-
-from rmt import SegmentModel, presets
 from rmt.core.serving import Served
-from rmt.nn.axis import Axis
 from rmt.nn.fast import classes, encode, look, prepared, products, rowwise
 from rmt.nn.fast.gradients import Gradients
 from rmt.nn.heads import INTERPRETED, KERNELS
+from torch import Tensor
+
+from rmt import SegmentModel, presets
+from rmt.nn.axis import Axis
 
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
 needs_kernels = pytest.mark.skipif(not KERNELS, reason="needs a CUDA device")

@@ -5,12 +5,12 @@ They run on a CUDA device, or on the CPU where TRITON_INTERPRET=1 is set and Tri
 
 import pytest
 import torch
+from rmt.nn.fast import rowwise
+from rmt.nn.heads import INTERPRETED, KERNELS, Heads, Places
 from torch import Tensor
 
 from rmt.core.spans import Spans
 from rmt.nn.attention import KeyValue, eager, fused
-from rmt.nn.fast import rowwise
-from rmt.nn.heads import INTERPRETED, KERNELS, Heads, Places
 from rmt.nn.positions import shift
 
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ import torch
 import yaml
 
 import rmt
+from rmt.experiments.run import settled, stored_precision
+from rmt.train.stored import load_config
 from tests.cli.command import rmt as command
+from tests.gpus import pretend
 
 HERE = Path(__file__).parent / "17fc2a8"
 EXPECTED = json.loads((HERE / "expected.json").read_text())
@@ -68,6 +72,18 @@ def test_a_run_goes_on_where_it_ended(release, name, capsys):
     result = command(capsys, f"train --config {place} --out {name}")
     assert result.code == 0, result.err
     assert json.loads((release / name / "result.json").read_text())["steps"] == 6
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_keeps_its_number_format_on_any_device(release, name, capsys, monkeypatch):
+    config = load_config(name)
+    assert config.precision == "32-true"
+    pretend(monkeypatch, "NVIDIA H200")
+    asked = replace(config, precision="auto")
+    assert settled(asked, stored_precision(release / name, False)) == config
+    refused = command(capsys, f"train --config {name}/config.yaml --precision 64-true --out {name}")
+    assert refused.code == 2
+    assert "holds a run with precision=32-true, not 64-true; name another --out" in refused.err
 
 
 @pytest.mark.parametrize("name", ["wrapped-gpt2", "wrapped-bert"])

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from rmt.core.recording import KEPT, Recorder, uncollected
 from torch import Tensor
 
 from rmt.core import recording
-from rmt.core.recording import KEPT, Recorder, uncollected
 from rmt.errors import ConfigError
 from rmt.experiments.recipe import resolve
 from rmt.train.loop import build_task

@@ -83,7 +83,7 @@ def test_a_member_is_resumed_alone_and_a_single_run_becomes_a_member(tmp_path, m
         train_seeds(config, tmp_path / "seeds", [Watcher(), Watcher(), Watcher(stop=6)])
     watcher = Watcher()
     train(replace(config, seed=1), tmp_path / "seeds" / "seed-1", watcher)  # alone to its end
-    assert watcher.messages == ["resuming at step 6"]
+    assert watcher.messages == ["resuming at step 6", "64-true on the CPU"]
     with pytest.raises(Unplugged):
         train(replace(config, seed=2), tmp_path / "seeds" / "seed-2", Watcher(stop=8))
     del kept[:]
@@ -154,3 +154,26 @@ def test_the_folder_of_a_single_run_is_refused(tmp_path):
     train(tiny(train={"steps": 1}), tmp_path, Watcher())
     with pytest.raises(ConfigError, match="holds a single run; name another --out"):
         train_seeds(tiny(train={"steps": 1}), tmp_path, watchers())
+
+
+def test_new_seeds_are_trained_in_the_number_format_of_those_that_go_on(tmp_path):
+    train(tiny(precision="bf16-mixed", seed=1), tmp_path / "seed-1", Watcher())
+    heard = watchers()
+    results = train_seeds(tiny(), tmp_path, heard)
+    assert [result["config"]["precision"] for result in results] == ["bf16-mixed"] * SEEDS
+    assert [watcher.messages for watcher in heard] == [["bf16-mixed on the CPU"], [], []]
+    with pytest.raises(ConfigError, match=r"seed-0' holds a run with precision=bf16-mixed, not 32-true"):
+        train_seeds(tiny(precision="32-true"), tmp_path, watchers())
+
+
+def test_a_finished_seed_may_have_another_number_format_but_not_one_that_goes_on(tmp_path):
+    train(tiny(precision="64-true", seed=1), tmp_path / "seed-1", Watcher())
+    with pytest.raises(Unplugged):
+        train(tiny(precision="bf16-mixed", seed=2), tmp_path / "seed-2", Watcher(stop=4))
+    line = r"precision=64-true \(seed 0\) and precision=bf16-mixed \(seed 2\) do not go together; train"
+    with pytest.raises(ConfigError, match=line):
+        train_seeds(tiny(), tmp_path, watchers())
+    assert not (tmp_path / "seed-0").exists()
+    train(tiny(seed=2), tmp_path / "seed-2", Watcher())
+    results = train_seeds(tiny(), tmp_path, watchers())
+    assert [result["config"]["precision"] for result in results] == ["64-true", "64-true", "bf16-mixed"]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 import torch
-
 from rmt.core.serving import Served, served
+
 from rmt.train.config import RunConfig
 from rmt.train.trainer import Trainer
 from tests.laws.models import assert_same

@@ -37,6 +37,12 @@ def test_a_missing_field_of_an_older_format_has_its_default(tmp_path, values):
     assert load_config(tmp_path) == RunConfig(seed=3)
 
 
+def test_a_run_of_an_older_format_that_names_no_precision_was_trained_in_float32(tmp_path, values):
+    del values["precision"], values["format"]
+    write(tmp_path, values)
+    assert load_config(tmp_path) == RunConfig(seed=3, precision="32-true")
+
+
 @pytest.mark.parametrize("version", [0, 3, "2", True, None])
 def test_a_format_that_is_not_known_is_refused(tmp_path, values, version):
     write(tmp_path, {**values, "format": version})

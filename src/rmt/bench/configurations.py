@@ -21,8 +21,9 @@ def copying(segments: int, batch: int, **settings: Any) -> dict[str, Any]:
 
 
 def language_model(size: str, depth: int, positions: str, **model: Any) -> dict[str, Any]:
-    bptt = {"schedule": "chunked", "depth": depth}
-    return {"task": {"name": "text"}, "size": size, "bptt": bptt, "model": {"positions": positions, **model}}
+    """The schedule is the recipe's."""
+    bptt, positioned = {"depth": depth}, {"positions": positions, **model}
+    return {"task": {"name": "text"}, "size": size, "bptt": bptt, "model": positioned}
 
 
 def enwik8_beside(about: str, positions: str, settings: Mapping[str, Any], **model: Any) -> Configuration:
@@ -38,7 +39,7 @@ SMALL = {
     ),
     "text-small": Configuration(
         "text in 3 segments of 64, 2 layers × 64, batch 16",
-        {"task": {"name": "text"}, "bptt": {"schedule": "chunked", "depth": 2}},
+        {"task": {"name": "text"}, "bptt": {"depth": 2}},
         ENWIK8,
     ),
 }

@@ -13,7 +13,7 @@ from rmt.bench.measure import WAYS, Spread, Way, alone, peak_memory, spread, upd
 from rmt.core.model import SegmentModel
 from rmt.errors import ConfigError
 from rmt.tasks.task import Task
-from rmt.train.config import RunConfig
+from rmt.train.config import BPTTConfig, RunConfig
 from rmt.train.trainer import Trainer
 
 
@@ -46,7 +46,7 @@ def growth(
     for way in ways:
         for recomputed in (False, True):
             for segments in counts:
-                bptt = replace(config.bptt, schedule="chunked", depth=segments - 1, checkpoint=recomputed)
+                bptt = BPTTConfig(schedule="chunked", depth=segments - 1, checkpoint=recomputed)
                 with alone(f"{name} in {segments} segments"):
                     yield point(replace(config, compile=way, bptt=bptt), task, steps)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -194,14 +194,16 @@ def subject(name: str, settings: dict[str, Any], device: str, folder: Path) -> S
     """The configuration of a name, the user's settings over its own; text that nobody named is made."""
     from rmt.bench.text import made_text
     from rmt.experiments.recipe import merge, resolve
+    from rmt.precision import precision_of
     from rmt.train.config import build_task
 
-    base: dict[str, Any] = {"precision": "bf16-mixed"} if device == "cuda" else {}
+    base: dict[str, Any] = {}
     symbols = CONFIGURATIONS[name].symbols if name in CONFIGURATIONS else 0
     task = CONFIGURATIONS[name].settings if name in CONFIGURATIONS else {"task": {"name": name}}
     if symbols and "data" not in settings.get("task", {}):
         base["task"] = {"data": made_text(symbols, folder, TOKENS[device])}
     config = resolve(merge(base, task, settings, {"device": device}))
+    config = replace(config, precision=precision_of(config.precision, device))
     return Subject(name, config, build_task(config.task))
 
 

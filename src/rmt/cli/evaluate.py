@@ -9,6 +9,7 @@ from typing import Literal
 
 from rmt.cli.front import Command, Options
 from rmt.config import at_least, option, required
+from rmt.precision import TO_USE, AskedPrecision
 from rmt.tasks.unknown import RULES, UnknownRule
 
 EXAMPLES = """examples:
@@ -39,6 +40,7 @@ class EvaluateOptions(Options):
         None, f"text: measure another text than the run's; what becomes of symbols that only it has: {RULES}"
     )
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    precision: AskedPrecision = option("auto", TO_USE)
     json: bool = option(False, "print JSON")
     quiet: bool = option(False, "no progress bar")
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from rmt.cli.front import Command, Options
 from rmt.config import Interval, at_least, option, required
 from rmt.errors import ConfigError
+from rmt.precision import TO_USE, AskedPrecision
 from rmt.tasks.unknown import RULES, UnknownRule
 
 EXAMPLES = """examples:
@@ -40,6 +41,7 @@ class GenerateOptions(Options):
     seed: int | None = option(None, "the same seed gives the same text", at_least(0))
     stop: str | None = option(None, "end behind this text")
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    precision: AskedPrecision = option("auto", TO_USE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError("prompt is missing: give a text with --prompt, or a saved state with --resume")
     from rmt.experiments.stream import open_session
 
-    session = open_session(options.run, options.device, options.resume, options.unknown)
+    session = open_session(options.run, options.device, options.resume, options.unknown, options.precision)
     if options.prompt or options.file:
         unknown = feed_prompt(session, options.prompt, options.file)
         if unknown:

@@ -13,6 +13,7 @@ from rmt.cli.front import Command, Options
 from rmt.cli.pretrained import quiet_transformers
 from rmt.config import at_least, option, required
 from rmt.errors import DataError
+from rmt.precision import TO_USE, AskedPrecision
 
 EXAMPLES = """examples:
   rmt predict runs/reviews-roberta-base-4-10-0 letter.txt speech.txt
@@ -29,6 +30,7 @@ class PredictOptions(Options):
     text: str = option("text", "column of the text in a table")
     batch: int = option(8, "documents at a time", at_least(1))
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    precision: AskedPrecision = option("auto", TO_USE)
     json: bool = option(False, "print JSON, a line per document")
 
 
@@ -83,11 +85,16 @@ def labelled(options: PredictOptions, documents: Sequence[str]) -> Iterator[tupl
     """Label and probability of each document."""
     quiet_transformers()
     from rmt.documents.classifier import load_classifier
+    from rmt.documents.config import stored_precision
+    from rmt.infer.rows import inference
+    from rmt.precision import precision_of, weight_format
     from rmt.train.device import device_of
 
-    classifier = load_classifier(options.run)
+    device = device_of(options.device)
+    precision = precision_of(options.precision, device, stored_precision(Path(options.run)))
+    classifier = load_classifier(options.run, weight_format(precision))
     settings = classifier.model.settings
-    classifier.model.to(device_of(options.device))
+    classifier.model.to(device)
     for start in range(0, len(documents), options.batch):
         rows = [classifier.tokens(text) for text in documents[start : start + options.batch]]
         over = classifier.too_long(rows)
@@ -97,4 +104,6 @@ def labelled(options: PredictOptions, documents: Sequence[str]) -> Iterator[tupl
                 f"{settings.segment_length} tokens: {sum(over)} tokens are not read",
                 file=sys.stderr,
             )
-        yield from classifier.predict(rows)
+        with inference(classifier.model, precision):
+            labels = classifier.predict(rows)
+        yield from labels

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Literal
 from rmt.cli.front import Command, Options
 from rmt.config import above, option, required
 from rmt.errors import ConfigError
+from rmt.precision import TO_USE, AskedPrecision
 from rmt.tasks.unknown import RULES, UnknownRule
 
 EXAMPLES = """examples:
@@ -41,6 +42,7 @@ class StreamOptions(Options):
         "error", f"what becomes of a byte or character that the model does not know: {RULES}"
     )
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    precision: AskedPrecision = option("auto", TO_USE)
     json: bool = option(False, "print the result as JSON")
     quiet: bool = option(False, "print the result only")
 
@@ -79,7 +81,7 @@ def refuse(options: StreamOptions) -> None:
 def run(options: StreamOptions, file: BinaryIO) -> int:
     from rmt.experiments.stream import TextStream, open_session
 
-    session = open_session(options.run, options.device, options.resume, options.unknown)
+    session = open_session(options.run, options.device, options.resume, options.unknown, options.precision)
     target = options.save or options.resume
     source = "-" if options.file == "-" else str(Path(options.file).absolute())
     every = EVERY if options.save_every is None else options.save_every

@@ -111,8 +111,8 @@ class Classifier(NamedTuple):
         ]
 
 
-def load_classifier(folder: str | Path) -> Classifier:
-    """The classifier that a run saved."""
+def load_classifier(folder: str | Path, dtype: torch.dtype = torch.float32) -> Classifier:
+    """The classifier that a run saved, its weights in a number format."""
     import transformers
 
     model_folder = Path(folder) / "model"
@@ -122,7 +122,7 @@ def load_classifier(folder: str | Path) -> Classifier:
         )
     config = transformers.AutoConfig.from_pretrained(model_folder)
     labels = [config.id2label[number] for number in sorted(config.id2label)]
-    model = auto_class(config).from_pretrained(model_folder, dtype=torch.float32)
+    model = auto_class(config).from_pretrained(model_folder, dtype=dtype)
     return Classifier(model.eval(), tokenizer_of(str(model_folder), model), labels)
 
 

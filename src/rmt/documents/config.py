@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, cast
 
-from rmt.config import Interval, above, at_least, check_fields, option
+from rmt.config import Interval, above, at_least, check, check_fields, option
 from rmt.errors import ConfigError
+from rmt.precision import TO_TRAIN, AskedPrecision
 from rmt.train.config import LARGEST_SEED
 from rmt.train.warmup import check_warmup
+from rmt.yamlfile import load_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +58,7 @@ class FinetuneConfig:
     clip: float = option(1.0, "largest norm of the gradient; 0 = no clipping", at_least(0))
     evaluate_every: int | None = option(None, "steps between evaluations; none = an epoch", above(0))
     patience: int = option(5, "evaluations without a better F1 before stopping", above(0))
-    precision: Literal["auto", "32-true", "bf16-mixed", "64-true"] = option(
-        "auto", "number format; auto = bf16-mixed on a GPU, else 32-true"
-    )
+    precision: AskedPrecision = option("auto", TO_TRAIN)
     seed: int = option(0, "random seed of the head, of memory, dropout and order", Interval(0, LARGEST_SEED))
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
 
@@ -83,3 +84,10 @@ def renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
     current = {OLD_NAMES.get(name, name): value for name, value in settings.items()}
     precision = current.get("precision")
     return {**current, "precision": OLD_PRECISIONS.get(str(precision), precision)}
+
+
+def stored_precision(folder: Path) -> AskedPrecision:
+    """The number format of the run in a folder; auto where none was written down."""
+    path = folder / "config.yaml"
+    precision = (renamed(load_yaml(path)) if path.exists() else {}).get("precision") or "auto"
+    return cast(AskedPrecision, check(precision, AskedPrecision, "precision"))

@@ -7,6 +7,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,10 +15,10 @@ import torch
 
 from rmt.config import to_dict
 from rmt.documents.classifier import Classifier, make_classifier
-from rmt.documents.config import FinetuneConfig, renamed
+from rmt.documents.config import FinetuneConfig, renamed, stored_precision
 from rmt.documents.corpus import DocumentCorpus
 from rmt.errors import ConfigError, DataError
-from rmt.train.device import device_of
+from rmt.train.device import device_name, device_of, precision_to_train
 from rmt.train.folder import alone, load_result
 from rmt.train.log import MetricsLog, environment, write_json, write_whole
 from rmt.yamlfile import load_yaml, write_yaml
@@ -45,6 +46,8 @@ def finetune(
     restart: bool = False,
 ) -> tuple[dict[str, Any], bool]:
     """The result of a run in `folder`, and whether it was finished already."""
+    stored = "auto" if restart else stored_precision(folder)
+    config = replace(config, precision=precision_to_train(config.precision, stored, config.device))
     if not restart and (folder / "config.yaml").exists():
         refuse_other(config, folder)
         if result := load_result(folder):
@@ -113,6 +116,7 @@ def run(
     from rmt.documents.trainer import build_trainer
 
     checkpoints = folder / "checkpoints"
+    observer.note(f"{config.precision} on {device_name(device)}")
     trainer = build_trainer(config, classifier, rows, checkpoints, MetricsLog(folder), observer, device)
     last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
     if last:
@@ -174,6 +178,7 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]
 def refuse_other(config: FinetuneConfig, folder: Path) -> None:
     """Raise if the folder belongs to another configuration, naming the first difference."""
     stored, current = renamed(load_yaml(folder / "config.yaml")), to_dict(config)
+    stored["precision"] = precision_to_train("auto", stored_precision(folder), config.device)
     for name in (*current, *stored):
         if stored.get(name) != current.get(name):
             raise ConfigError(

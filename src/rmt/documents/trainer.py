@@ -57,7 +57,7 @@ def build_trainer(
         load_best_model_at_end=True,
         metric_for_best_model="f1",
         greater_is_better=True,
-        bf16=config.precision == "bf16-mixed" or (config.precision == "auto" and device == "cuda"),
+        bf16=config.precision == "bf16-mixed",
         use_cpu=device == "cpu",
         seed=config.seed,
         report_to=[],

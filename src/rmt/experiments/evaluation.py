@@ -10,6 +10,7 @@ from typing import Any
 
 from rmt.errors import ConfigError
 from rmt.experiments.run_data import run_data
+from rmt.precision import AskedPrecision, precision_of, weight_format
 from rmt.tasks.registry import task_class
 from rmt.train.check import check_run
 from rmt.train.checkpoint import load, run_folder
@@ -34,6 +35,7 @@ class Evaluation:
     data: str | None = None  # where the data are now
     unknown: str | None = None  # measures another text, and says what becomes of symbols it alone has
     device: str = "auto"
+    precision: AskedPrecision = "auto"  # auto = that of training, where the device has it
 
 
 def evaluate_run(
@@ -42,7 +44,10 @@ def evaluate_run(
     """The metrics of a run."""
     folder = run_folder(run)
     config = changed(load_config(folder), asked)
-    model = load(run).to(device_of(asked.device))
+    device = device_of(asked.device)
+    precision = precision_of(asked.precision, device, config.precision)
+    model = load(run).to(device, weight_format(precision))
+    config = replace(config, precision=precision)
     with run_data(folder, config, asked.data, asked.unknown) as task:
         measurement = Measurement(asked.split, asked.samples, asked.batch, progress=progress)
         return measure(model, task, config, measurement)

@@ -11,6 +11,7 @@ from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError, DataError
 from rmt.experiments.run import TASK_FILE
 from rmt.experiments.run_data import data_path, run_task
+from rmt.precision import AskedPrecision, Precision, precision_of, weight_format
 from rmt.tasks.tokenizer import TaskTokenizer
 from rmt.text.tokenizer import has_tokenizer, load_tokenizer
 from rmt.train.checkpoint import load, run_folder
@@ -29,20 +30,27 @@ class OpenedRun(NamedTuple):
     model: SegmentModel
     tokenizer: TaskTokenizer
     segment_length: int
+    precision: Precision  # to compute in
 
 
-def open_run(path: str | Path, device: str = "cpu") -> OpenedRun:
+def open_run(path: str | Path, device: str = "cpu", asked: AskedPrecision = "auto") -> OpenedRun:
     """A run, or one of its checkpoints, made of its folder alone."""
     folder = run_folder(path)
     config = load_config(folder)
-    model = load(path).to(device_of(device))
-    if has_tokenizer(folder):
-        return OpenedRun(folder, config, model, load_tokenizer(folder), stored_length(folder))
-    return without_tokenizer(folder, config, model)
+    device = device_of(device)
+    precision = precision_of(asked, device, config.precision)
+    model = load(path).to(device, weight_format(precision))
+    tokenizer, length = (stored_parts if has_tokenizer(folder) else parts_of_data)(folder, config)
+    return OpenedRun(folder, config, model, tokenizer, length, precision)
 
 
-def without_tokenizer(folder: Path, config: RunConfig, model: SegmentModel) -> OpenedRun:
-    """A run of release 0.1.0, whose tokenizer is that of its data."""
+def stored_parts(folder: Path, config: RunConfig) -> tuple[TaskTokenizer, int]:
+    """The tokenizer of a run and the tokens of a segment, as they lie in its folder."""
+    return load_tokenizer(folder), stored_length(folder)
+
+
+def parts_of_data(folder: Path, config: RunConfig) -> tuple[TaskTokenizer, int]:
+    """The same of a run of release 0.1.0, whose tokenizer is that of its data."""
     source = data_path(config.task) or f"task {config.task.name}"
     try:
         task = run_task(folder, config)
@@ -52,7 +60,7 @@ def without_tokenizer(folder: Path, config: RunConfig, model: SegmentModel) -> O
             "are not there or have changed; put back the very data it was trained on"
         ) from None
     log.info("%s has no tokenizer of its own (release 0.1.0 stored none): taken from %s", folder, source)
-    return OpenedRun(folder, config, model, task.tokenizer(), task.tokens_per_segment(config.task.segments))
+    return task.tokenizer(), task.tokens_per_segment(config.task.segments)
 
 
 def stored_length(folder: Path) -> int:

@@ -16,6 +16,7 @@ from rmt.documents.report import documents_table, is_documents
 from rmt.errors import ConfigError
 from rmt.experiments.paper import PUBLISHED, PublishedCell
 from rmt.train.config import RunConfig
+from rmt.train.stored import FORMER_PRECISION
 
 HEADINGS = (
     "task",
@@ -151,9 +152,9 @@ def text_row(results: list[Result]) -> tuple[str, ...]:
 def settings_of(result: Result) -> str:
     """The whole configuration and the version of its data, but for what seeds and machines may differ in.
 
-    A setting that did not exist yet when the run was made has its default.
+    A setting that did not exist yet when the run was made has its default, or what was always done.
     """
-    config = to_dict(from_dict(RunConfig, result["config"]))
+    config = to_dict(from_dict(RunConfig, {"precision": FORMER_PRECISION, **result["config"]}))
     shared = {key: value for key, value in config.items() if key not in INCIDENTAL}
     return json.dumps([shared, result.get("task_version", 1)], sort_keys=True)
 

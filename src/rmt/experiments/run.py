@@ -11,10 +11,12 @@ from typing import Any
 
 from rmt.config import leaves, value_of
 from rmt.errors import ConfigError, RMTError
+from rmt.precision import AskedPrecision
 from rmt.tasks.task import Task
 from rmt.text.tokenizer import has_tokenizer, write_tokenizer
 from rmt.train.checkpoint import data_fingerprint
 from rmt.train.config import RunConfig
+from rmt.train.device import decided, precision_to_train
 from rmt.train.ensemble import Ensemble, require_stackable
 from rmt.train.folder import alone, load_result
 from rmt.train.log import Clock, write_json, write_whole
@@ -35,6 +37,7 @@ def train(
     """
     with ExitStack() as held:
         with writable(folder):
+            config = settled(config, stored_precision(folder, restart))
             if result := finished(config, folder, restart):
                 return result, True
             loop = Loop(config, folder, observer)
@@ -57,6 +60,7 @@ def train_seeds(
     folders = [folder / f"seed-{seed_config.seed}" for seed_config in configs]
     with ExitStack() as held:
         with writable(folder):
+            configs = settled_together(configs, folders, restart)
             results = [finished(*run, restart) for run in zip(configs, folders, strict=True)]
             loops = [
                 Loop(seed_config, seed_folder, observer, clock)
@@ -65,10 +69,41 @@ def train_seeds(
                 )
                 if not result
             ]
+            require_same_precision(loops)
             for loop in loops:
                 held.enter_context(opened(loop, restart))
         trained = iter(Ensemble(loops).run())
         return [result or next(trained) for result in results]
+
+
+def stored_precision(folder: Path, restart: bool) -> AskedPrecision:
+    """The number format of the run in a folder; auto where there is none that goes on."""
+    if restart or not (folder / "config.yaml").exists():
+        return "auto"
+    return load_config(folder).precision
+
+
+def settled(config: RunConfig, stored: AskedPrecision) -> RunConfig:
+    """The configuration with its number format decided: auto is what is `stored`, else up to the device."""
+    return replace(config, precision=precision_to_train(config.precision, stored, config.device))
+
+
+def settled_together(configs: Sequence[RunConfig], folders: Sequence[Path], restart: bool) -> list[RunConfig]:
+    """The same for runs that are trained at once: where some go on, those that are new do as they do."""
+    stored = [stored_precision(folder, restart) for folder in folders]
+    shared: AskedPrecision = next((precision for precision in stored if precision != "auto"), "auto")
+    return [
+        settled(config, shared if precision == "auto" else precision)
+        for config, precision in zip(configs, stored, strict=True)
+    ]
+
+
+def require_same_precision(loops: Sequence[Loop]) -> None:
+    """Refuse unfinished seeds of several number formats: they cannot be stacked."""
+    seeds = {loop.config.precision: loop.config.seed for loop in loops}
+    if len(seeds) > 1:
+        formats = " and ".join(f"precision={name} (seed {seed})" for name, seed in seeds.items())
+        raise ConfigError(f"{formats} do not go together; train these seeds one by one with --seed")
 
 
 def finished(config: RunConfig, folder: Path, restart: bool) -> dict[str, Any]:
@@ -142,7 +177,7 @@ def discard(folder: Path) -> None:
 
 def refuse_other(config: RunConfig, folder: Path) -> None:
     """Raise if the folder belongs to another configuration, naming the first difference."""
-    stored = load_config(folder)
+    stored = decided(load_config(folder))
     for leaf in leaves(RunConfig):
         old, new = value_of(stored, leaf.name), value_of(config, leaf.name)
         if old != new:

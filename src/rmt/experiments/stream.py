@@ -17,6 +17,7 @@ from rmt.errors import ConfigError, DataError
 from rmt.experiments.opened import open_run
 from rmt.infer.session import Session
 from rmt.infer.sources import text_pieces
+from rmt.precision import AskedPrecision
 from rmt.tasks.unknown import UnknownRule
 from rmt.textfile import known_size, open_text, skip
 
@@ -26,7 +27,11 @@ STANDARD_INPUT = "-"
 
 
 def open_session(
-    run: str | Path, device: str = "auto", saved: str | Path | None = None, unknown: str = "error"
+    run: str | Path,
+    device: str = "auto",
+    saved: str | Path | None = None,
+    unknown: str = "error",
+    precision: AskedPrecision = "auto",
 ) -> Session:
     """A session with a run's model, tokenizer and segment length, new or as it was saved.
 
@@ -34,11 +39,11 @@ def open_session(
     error, skip or replace:SYMBOL.
     """
     rule = UnknownRule.parse(unknown)
-    opened = open_run(run, device)
+    opened = open_run(run, device, precision)
     tokenizer = opened.tokenizer.with_unknown(rule)
     if saved is not None:
-        return Session.load(saved, opened.model, tokenizer)
-    return Session(opened.model, tokenizer, opened.segment_length)
+        return Session.load(saved, opened.model, tokenizer, opened.precision)
+    return Session(opened.model, tokenizer, opened.segment_length, precision=opened.precision)
 
 
 class StreamPosition(NamedTuple):

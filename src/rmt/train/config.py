@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rmt.config import Interval, above, at_least, check_fields, needless, option
 from rmt.core.config import ModelConfig
 from rmt.errors import ConfigError
+from rmt.precision import TO_TRAIN, AskedPrecision
 from rmt.tasks.registry import make_task, task_class
 from rmt.train.warmup import check_warmup
 
@@ -206,7 +207,7 @@ class RunConfig:
     threads: int = option(
         0, "CPU threads; 0 = torch's own choice; 1 is best beside other programs", at_least(0)
     )
-    precision: Literal["32-true", "bf16-mixed", "64-true"] = option("32-true", "number format")
+    precision: AskedPrecision = option("auto", TO_TRAIN)
 
     def __post_init__(self) -> None:
         check_fields(self)

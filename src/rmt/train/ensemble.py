@@ -33,6 +33,8 @@ class Ensemble:
         """The results in order; a run that fails leaves, and its error is raised when the others are over."""
         for loop in self.loops:
             self.go_on(loop)
+        for loop in list(self.waiting)[:1]:  # the way of all, unless they are at their ends
+            loop.observer.note(loop.trainer.updater.path)
         while self.waiting:
             chosen = self.next_together()
             self.stacked = self.stacked or StackedUpdater(updaters_of(chosen))

@@ -12,6 +12,7 @@ from rmt.errors import ConfigError, RMTError
 from rmt.train.check import check_run
 from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
+from rmt.train.device import decided
 from rmt.train.log import Clock, MetricsLog, environment, process_seconds, write_json
 from rmt.train.measure import Measurement, measure
 from rmt.train.parallel import gathered, is_first
@@ -46,12 +47,12 @@ class Loop:
     """A `Trainer` in a run folder; what is due between updates is done at the end of batches."""
 
     def __init__(self, config: RunConfig, folder: Path, observer: Observer, clock: Clock | None = None):
-        self.config, self.folder, self.observer = config, folder, observer
+        self.config, self.folder, self.observer = decided(config), folder, observer
         self.clock = clock or Clock()
         self.task = build_task(config.task)
         check_run(config, type(self.task))
         self.task.require_splits(config.train.batch, config.train.evaluate_batch)
-        self.trainer = Trainer(config, self.task)
+        self.trainer = Trainer(self.config, self.task)
         self.checkpoints = Checkpoints(folder, config.train.keep)
         self.log = MetricsLog(folder)
         self.pending: list[Update] = []  # since the last line of the log
@@ -61,7 +62,9 @@ class Loop:
 
     def run(self) -> dict[str, Any]:
         """Train to the last step or to the target, test the best checkpoint, write result.json."""
-        for portion in self.portions():
+        for number, portion in enumerate(self.portions()):
+            if number == 0:  # whatever could be refused has been
+                self.observer.note(self.trainer.updater.path)
             self.learned(portion, self.trainer.updater.update(portion.batch))
         return self.finish()
 
@@ -72,9 +75,6 @@ class Loop:
         """
         with self.clock.paused():
             self.resume()
-        reason = self.trainer.updater.reason_not_recorded
-        if reason and self.config.compile != "off":
-            self.observer.note(f"updates are not recorded: {reason}")
         budget = self.config.train.steps
         self.logged_at, self.logged_tokens = self.clock.now(), self.trainer.tokens
         while self.trainer.step < budget and not self.trainer.reached:

@@ -12,7 +12,6 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 import torch
 import torch.distributed as dist
@@ -26,8 +25,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from rmt.core.model import SegmentModel
 from rmt.errors import ConfigError
-
-Precision = Literal["32-true", "bf16-mixed", "64-true"]  # of Fabric's, those that a run may have
+from rmt.precision import AskedPrecision, precision_of
 
 
 class Processes(DDPStrategy):
@@ -47,7 +45,7 @@ def is_first() -> bool:
     return world_size() == 1 or int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0) == 0
 
 
-def launch(device: str, precision: Precision, batch: int, accumulate: int) -> Fabric:
+def launch(device: str, asked: AskedPrecision, batch: int, accumulate: int) -> Fabric:
     """A Fabric of all processes, if a batch can be shared among them."""
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # the run folder has it all
     world = world_size()
@@ -56,6 +54,7 @@ def launch(device: str, precision: Precision, batch: int, accumulate: int) -> Fa
             f"train.batch={batch} does not share among {world} processes; use a multiple of "
             f"{world * accumulate} (processes · train.accumulate)"
         )
+    precision = precision_of("auto", device) if asked == "auto" else asked
     if world == 1:  # also inside a Slurm allocation
         return Fabric(accelerator=device, devices=1, precision=precision, plugins=[LightningEnvironment()])
     on_this_node = int(os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("SLURM_NTASKS_PER_NODE") or world)

@@ -17,7 +17,7 @@ from rmt.gpu.engine import Engine, why_not_served
 from rmt.gpu.graphs import Recorder
 from rmt.tasks.segments import Segment
 from rmt.train.config import RunConfig
-from rmt.train.device import device_of
+from rmt.train.device import device_name, device_of
 from rmt.train.optim import Rate, build_optimizers
 from rmt.train.parallel import gathered, launch, shard, whole
 from rmt.train.update import Updater, without_targets
@@ -50,6 +50,18 @@ class SingleUpdater(Updater):
             self.engine = Engine(self.model, torch.bfloat16, recompute=config.bptt.checkpoint)
         self.reason_not_recorded = self.why_not_recorded() if on_gpu else ""
         self.recorder = Recorder(self.step, self.accelerated and not self.reason_not_recorded)
+        self.path = self.describe_path()
+
+    def describe_path(self) -> str:
+        """The number format, the device and how updates run on it, in a line."""
+        device = self.fabric.device
+        way = "" if device.type == "cpu" else ", in the engine"
+        if self.reason_not_served:
+            way = f", in plain layers ({self.reason_not_served})"
+        if self.accelerated:
+            reason = self.reason_not_recorded
+            way += f", not recorded ({reason})" if reason else ", recorded"
+        return f"{self.config.precision} on {device_name(device)}{way}"
 
     def set_up_torch(self, on_gpu: bool) -> None:
         """Precision of products, threads and seed, as the run has them."""

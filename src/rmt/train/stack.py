@@ -33,6 +33,7 @@ class StackedUpdater(Updater):
         self.members = list(members)
         first = self.members[0]
         self.config, self.fabric, self.rate, self.form = first.config, first.fabric, first.rate, first.form
+        self.path = first.path
         with torch.device("meta"):
             # how to encode: it has no parameters of its own, but the number format of its tables
             self.model = SegmentModel(self.config.model).to(next(first.model.parameters()).dtype)

@@ -8,10 +8,12 @@ from typing import Any
 
 from rmt.config import from_dict, leaves, to_dict
 from rmt.errors import CheckpointError, ConfigError
+from rmt.precision import Precision
 from rmt.train.config import RunConfig
 from rmt.yamlfile import load_yaml, write_yaml
 
 FORMAT = 2  # of config.yaml; 1 had no key `format` and no tokenizer beside it
+FORMER_PRECISION: Precision = "32-true"  # where a configuration names none: once it was the default
 
 
 def load_config(run: str | Path) -> RunConfig:
@@ -24,6 +26,8 @@ def load_config(run: str | Path) -> RunConfig:
     values = load_yaml(path)
     if format_of(values, path) == FORMAT:
         require_all(values, path)
+    else:
+        values = {"precision": FORMER_PRECISION, **values}
     try:
         return from_dict(RunConfig, without_format(values))
     except ConfigError as error:

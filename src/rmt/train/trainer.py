@@ -16,6 +16,7 @@ from rmt.tasks.segments import Segment
 from rmt.tasks.task import Task
 from rmt.train.config import RunConfig
 from rmt.train.curriculum import Curriculum
+from rmt.train.device import decided
 from rmt.train.feed import Feed, FeedItem, build_feed
 from rmt.train.parallel import gathered
 from rmt.train.single import SingleUpdater
@@ -54,8 +55,8 @@ class Trainer:
     """A run's updates and the place in the data where they are."""
 
     def __init__(self, config: RunConfig, task: Task):
-        self.config, self.task = config, task
-        self.updater = SingleUpdater(config)
+        self.config, self.task = decided(config), task
+        self.updater = SingleUpdater(self.config)
         self.fabric, self.model = self.updater.fabric, self.updater.model
         self.optimizers, self.rate = self.updater.optimizers, self.updater.rate
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)

@@ -80,6 +80,7 @@ class Updater(ABC):
     form: State  # any state of the model: how its tensors belong together
     engine: Engine | None  # the fast copy of the model, where there is one
     recorder: Recorder  # of `step`
+    path: str  # the number format, the device and how updates run on it, in a line
 
     @abstractmethod
     def encode(self, segment: Segment, state: State, capacities: tuple[int, ...] = ()) -> Output:

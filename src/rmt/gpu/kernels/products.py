@@ -61,7 +61,8 @@ def relu_gradient_product(
 @triton.jit
 def relu_gradient_product_kernel(
     left, right, inner, result, sums, rows, columns, depth,
-    SCALE: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr, GROUP: tl.constexpr,
+    SCALE: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     """result = scale · left right where inner > 0, else zero; sums over rows go to (tiles of rows, F)."""
     number, high, broad = tl.program_id(0), tl.cdiv(rows, BLOCK_N), tl.cdiv(columns, BLOCK_F)
