@@ -36,7 +36,7 @@ BELOW = {
     "experiments": EVERYTHING,
     "train": TRAINING,
     "analysis": TRAINING,
-    "bench": {"train", *TRAINING},
+    "bench": {"hf", "train", *TRAINING},
     "evaluate": EVALUATION,
     "infer": MODEL,
     "documents": {"hf", "train", *TRAINING},
