@@ -36,7 +36,7 @@ BELOW = {
     "experiments": EVERYTHING,
     "train": TRAINING,
     "analysis": TRAINING,
-    "bench": {"train", *TRAINING},
+    "bench": {"hf", "train", *TRAINING},
     "evaluate": EVALUATION,
     "infer": {"gpu", *MODEL},
     "gpu": MODEL,

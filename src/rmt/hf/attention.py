@@ -41,8 +41,7 @@ class AttentionView:
 
     def segments(self, tokens: Tensor) -> list[Tensor]:
         """Texts (B, T) without padding as the model cuts them: special tokens in each segment (B, S)."""
-        exists = torch.ones_like(tokens, dtype=torch.bool)
-        cutting = plan({"input_ids": tokens}, exists, self.model.settings, self.model.layout)
+        cutting = plan({"input_ids": tokens}, None, self.model.settings, self.model.layout)
         return [segment.inputs["input_ids"] for segment in cutting.segments]
 
     def spans(self, tokens: int) -> Spans:

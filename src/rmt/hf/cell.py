@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,19 +13,32 @@ from rmt.core.memory import Carried, LayerMemory, Memory
 from rmt.core.spans import Spans
 from rmt.core.state import State
 from rmt.hf.backbone import SegmentBackbone
-from rmt.hf.families import Layout
-from rmt.hf.masks import READ, TOKEN, WRITE, block_mask, local_masks
+from rmt.hf.families import Family, Layout
+from rmt.hf.masks import READ, TOKEN, WRITE, backbone_mask
 from rmt.hf.segments import TextSegment
 from rmt.hf.settings import Settings
 
+if TYPE_CHECKING:
+    from rmt.hf.recorder import SegmentRecorder
+
 
 class Packed(NamedTuple):
-    """A segment with its memory, padding last."""
+    """A segment with its memory, padding last; None where the host knows that there is nothing to say."""
 
     embedded: Tensor  # (B, Q, D)
-    kind: Tensor  # (B, Q) token, read or write
-    exists: Tensor  # (B, Q)
-    places: Tensor  # (B, Q) where each row of [before ∘ read ∘ tokens ∘ write] went
+    exists: Tensor | None = None  # (B, Q), None = everything
+    order: Tensor | None = (
+        None  # (B, Q) row of [before ∘ read ∘ tokens ∘ write] at a place, None = as they are
+    )
+    kind: Tensor | None = None  # (B, Q) token, read or write; None = as they are
+    types: Tensor | None = None  # (B, Q) token types, where the text has them
+
+    @property
+    def mask(self) -> Tensor:
+        """1 where something exists, (B, Q)."""
+        if self.exists is None:
+            return torch.ones(self.embedded.shape[:2], dtype=torch.long, device=self.embedded.device)
+        return self.exists.long()
 
 
 class CellOutput(NamedTuple):
@@ -38,71 +51,99 @@ class CellOutput(NamedTuple):
 
 
 class Cell:
-    """A backbone called as it always is, with memory among its inputs; blocks of size zero add nothing."""
+    """A backbone called as it always is, with memory among its inputs; blocks of size zero add nothing.
 
-    def __init__(self, model: Any, options: dict[str, Any] | None = None):
+    With a recorder, segments are replayed where they can be.
+    """
+
+    def __init__(
+        self, model: Any, options: dict[str, Any] | None = None, recorder: SegmentRecorder | None = None
+    ):
         self.backbone = SegmentBackbone(model)
         self.embedding = self.backbone.module.get_input_embeddings()
         self.config = model.config
         self.memory: Memory = model.memory
         self.settings: Settings = model.settings
+        self.family: Family = model.family
         self.layout: Layout = model.layout
         self.options = options or {}
+        self.recorder = recorder
 
     def __call__(self, segment: TextSegment, state: State) -> CellOutput:
         """Encode one segment; rows without it keep their state."""
+        length = segment.exists.shape[1]
+        if self.recorder is not None:
+            segment = self.recorder.lengthened(segment)
         packed = self.pack(segment, state)
         layers = PackedLayerMemory(self, state.carried, packed) if self.memory.in_layers else None
-        output = self.run(segment, packed, layers)
+        output = None if self.recorder is None else self.recorder(packed)
+        if output is None:
+            output = self.run(segment, packed, layers)
         read, tokens, write = self.unpack(output.last_hidden_state, packed)
         carried = self.memory.carry(read, write, layers.leaving if layers else state.carried)
-        after = State(carried, (), state.cached).where(segment.alive, state)
-        return CellOutput(tokens, after, output, packed)
+        after = State(carried, (), state.cached)
+        after = after if segment.whole else after.where(segment.alive, state)
+        return CellOutput(tokens[:, :length], after, output, packed)
 
     def run(self, segment: TextSegment, packed: Packed, layers: LayerMemory | None = None) -> Any:
         """The backbone's output; without memory blocks it is given what it would be given alone."""
-        inputs: dict[str, Any] = {"attention_mask": packed.exists.long()}
-        if self.memory.read_size + self.memory.write_size == 0:
-            return self.backbone(layers, **inputs, **segment.inputs, **self.options)
-        if self.layout.blocks:
-            inputs["attention_mask"] = block_mask(self.config, *packed[:3])
-        elif getattr(self.config, "global_attn_every_n_layers", 0):
-            inputs["attention_mask"] = local_masks(self.config, *packed[:3])
+        if self.memory.read_size + self.memory.write_size:
+            return self.run_packed(packed, layers)
+        return self.backbone(layers, attention_mask=packed.mask, **segment.inputs, **self.options)
+
+    def run_packed(self, packed: Packed, layers: LayerMemory | None = None) -> Any:
+        """The backbone's output for a segment with memory blocks."""
+        size, device = packed.embedded.shape[1], packed.embedded.device
+        kind = self.kinds(size, device) if packed.kind is None else packed.kind
+        mask = backbone_mask(self.config, self.family, self.layout, packed, kind)
+        inputs: dict[str, Any] = {"attention_mask": mask}
         if self.layout.write:  # OPT would count its positions from the mask
-            inputs["position_ids"] = torch.arange(packed.kind.shape[1], device=packed.kind.device)[None]
-        if "token_type_ids" in segment.inputs:
-            inputs["token_type_ids"] = self.token_types(segment.inputs["token_type_ids"], packed)
+            inputs["position_ids"] = torch.arange(size, device=device)[None]
+        if packed.types is not None:
+            inputs["token_type_ids"] = packed.types
         return self.backbone(layers, inputs_embeds=packed.embedded, **inputs, **self.options)
 
     def pack(self, segment: TextSegment, state: State) -> Packed:
-        """[before ∘ read ∘ tokens ∘ write], what exists to the left."""
+        """[before ∘ read ∘ tokens ∘ write], what exists to the left.
+
+        Tokens of a segment stand to the left already: only a write block can have padding before it.
+        """
         embedded = self.embed(segment)
         read = self.entering(self.memory.read_block(state.carried)).to(embedded.dtype)
         write = self.entering(self.memory.write_block(state.carried)).to(embedded.dtype)
-        blocks = [
+        packed = Packed(self.around(embedded, read, write), types=self.token_types(segment))
+        if segment.whole:
+            return packed
+        blocks = (
             torch.ones(block.shape[:2], dtype=torch.bool, device=block.device) for block in (read, write)
-        ]
-        exists = self.around(segment.exists, *blocks)
-        kind = self.around(
-            *(
-                torch.full_like(part, name, dtype=torch.long)
-                for part, name in zip((segment.exists, *blocks), (TOKEN, READ, WRITE), strict=True)
-            )
         )
+        exists = self.around(segment.exists, *blocks)
+        if not self.memory.write_size:
+            return packed._replace(exists=exists)
         order = (~exists).to(torch.uint8).argsort(dim=1, stable=True)
+        kind = self.kinds(exists.shape[1], exists.device).expand_as(order)
         return Packed(
-            rows(self.around(embedded, read, write), order),
-            kind.gather(1, order),
+            reordered(packed.embedded, order),
             exists.gather(1, order),
-            order.argsort(dim=1),
+            order,
+            kind.gather(1, order),
+            None if packed.types is None else packed.types.gather(1, order),
         )
 
     def unpack(self, hidden: Tensor, packed: Packed) -> tuple[Tensor, Tensor, Tensor]:
         """Packed rows (B, Q, D) -> read (B, R, D), tokens (B, S, D), write (B, W, D)."""
+        if packed.order is not None:
+            hidden = reordered(hidden, packed.order.argsort(dim=1))
         read, write, after = self.memory.read_size, self.memory.write_size, self.layout.after
         sizes = [after, read, hidden.shape[1] - after - read - write, write]
-        before, read_rows, rest, write_rows = rows(hidden, packed.places).split(sizes, dim=1)
-        return read_rows, torch.cat([before, rest], dim=1), write_rows
+        before, read_rows, rest, write_rows = hidden.split(sizes, dim=1)
+        return read_rows, torch.cat([before, rest], dim=1) if after else rest, write_rows
+
+    def kinds(self, size: int, device: torch.device) -> Tensor:
+        """What stands at each of so many places where nothing is out of order, (1, Q)."""
+        read, write = self.memory.read_size, self.memory.write_size
+        kinds = ((TOKEN, size - read - write), (READ, read), (WRITE, write))
+        return self.around(*(torch.full((1, length), kind, device=device) for kind, length in kinds))
 
     def around(self, tokens: Tensor, read: Tensor, write: Tensor) -> Tensor:
         """Memory among the tokens, along the axis of a segment."""
@@ -122,12 +163,15 @@ class Cell:
         size = block.pow(2).mean(-1, keepdim=True).sqrt()
         return block * (self.settings.embedding_rms / size.clamp(min=torch.finfo(block.dtype).tiny))
 
-    def token_types(self, types: Tensor, packed: Packed) -> Tensor:
-        """Token types with type 0 for memory."""
+    def token_types(self, segment: TextSegment) -> Tensor | None:
+        """Token types with type 0 for memory, (B, Q)."""
+        types = segment.inputs.get("token_type_ids")
+        if types is None:
+            return None
         read, write = (
             types.new_zeros(len(types), size) for size in (self.memory.read_size, self.memory.write_size)
         )
-        return self.around(types, read, write).gather(1, packed.places.argsort(dim=1))
+        return self.around(types, read, write)
 
 
 class PackedLayerMemory(LayerMemory):
@@ -135,7 +179,7 @@ class PackedLayerMemory(LayerMemory):
 
     def __init__(self, cell: Cell, carried: Carried, packed: Packed):
         read, write = cell.memory.read_size, cell.memory.write_size
-        super().__init__(cell.memory, carried, Spans(0, read, packed.kind.shape[1] - read - write, write))
+        super().__init__(cell.memory, carried, Spans(0, read, packed.embedded.shape[1] - read - write, write))
         self.cell, self.packed = cell, packed
 
     def after(self, layer: int, hidden: Tensor) -> None:
@@ -143,6 +187,6 @@ class PackedLayerMemory(LayerMemory):
             super().after(layer, torch.cat(self.cell.unpack(hidden, self.packed), dim=1))
 
 
-def rows(hidden: Tensor, order: Tensor) -> Tensor:
+def reordered(hidden: Tensor, order: Tensor) -> Tensor:
     """The rows (B, Q, D) in another order (B, Q)."""
     return hidden.take_along_dim(order[..., None], dim=1)

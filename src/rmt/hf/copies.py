@@ -40,19 +40,39 @@ def with_forward(module: nn.Module, forward: Callable[..., Any]) -> nn.Module:
     return copied
 
 
-def with_attention(module: Any, implementation: str, copies: dict[int, Any] | None = None) -> Any:
+def with_attention(module: Any, implementation: str) -> Any:
     """A copy of a model and of all its parts that attends by another implementation."""
+    configs: dict[int, Any] = {}
+
+    def change(copied: Any) -> None:
+        config = copied.__dict__.get("config")
+        if isinstance(config, PreTrainedConfig):
+            if id(config) not in configs:
+                configs[id(config)] = deepcopy(config)
+                configs[id(config)]._attn_implementation = implementation
+            copied.config = configs[id(config)]
+
+    return with_every_part(module, change)
+
+
+def with_weights(module: Any, weights: dict[int, nn.Parameter]) -> Any:
+    """A copy of a model and of all its parts around other weights, by the `id` of those they replace."""
+
+    def change(copied: Any) -> None:
+        copied._parameters = {
+            name: None if weight is None else weights[id(weight)]
+            for name, weight in copied._parameters.items()
+        }
+
+    return with_every_part(module, change)
+
+
+def with_every_part(module: Any, change: Callable[[Any], None], copies: dict[int, Any] | None = None) -> Any:
+    """A copy of a module and of all its parts, each changed after it was copied; shared parts stay shared."""
     copies = {} if copies is None else copies
     if module is None or id(module) in copies:
         return copies.get(id(module))
     copied = copies[id(module)] = shallow(module)
-    config = module.__dict__.get("config")
-    if isinstance(config, PreTrainedConfig):
-        if id(config) not in copies:
-            copies[id(config)] = deepcopy(config)
-            copies[id(config)]._attn_implementation = implementation
-        copied.config = copies[id(config)]
-    copied._modules = {
-        name: with_attention(part, implementation, copies) for name, part in module._modules.items()
-    }
+    change(copied)
+    copied._modules = {name: with_every_part(part, change, copies) for name, part in module._modules.items()}
     return copied

@@ -33,6 +33,7 @@ class Family(NamedTuple):
     limited: bool = True  # there is no position beyond max_position_embeddings
     heads: tuple[str, ...] = ()
     inside: str = ""  # the part of the base model that heads call, where it is not the base model itself
+    wide_mask: bool = True  # takes a mask of who sees whom; else only one of which tokens exist
 
 
 POOLED = ("ForSequenceClassification", "ForMultipleChoice")  # heads that look at one place of a text
@@ -45,9 +46,9 @@ AFTER_CLS = {"paper": Layout(after=1, separator=1), "prefix": Layout(after=0)}
 AROUND = {"paper": Layout(after=0, write=True, blocks=True), "causal": Layout(after=0, write=True)}
 
 
-def encoder(layers: str = "encoder.layer", reserved: int = 0, limited: bool = True) -> Family:
+def encoder(layers: str = "encoder.layer", reserved: int = 0) -> Family:
     """[CLS] text [SEP], everything sees everything."""
-    return Family("encoder", 1, 1, AFTER_CLS, layers, reserved, limited, ENCODER_HEADS)
+    return Family("encoder", 1, 1, AFTER_CLS, layers, reserved, heads=ENCODER_HEADS)
 
 
 def decoder(layers: str = "layers", inside: str = "") -> Family:
@@ -64,7 +65,7 @@ def seq2seq(layers: str, prefix: int, limited: bool) -> Family:
 FAMILIES = {
     "bert": encoder(),
     "roberta": encoder(reserved=2),
-    "deberta-v2": encoder(limited=False),
+    "deberta-v2": encoder()._replace(limited=False, wide_mask=False),
     "modernbert": encoder("layers"),
     "mpnet": encoder(reserved=2),
     "gpt2": decoder("h"),

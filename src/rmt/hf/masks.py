@@ -4,15 +4,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from rmt.errors import ConfigError
+from rmt.hf.families import Family, Layout
 
 TOKEN, READ, WRITE = -1, 0, 1  # what stands at a place
 DENSE = ("eager", "sdpa")  # attention that takes an additive mask (B, 1, Q, K)
+CAUSAL = "rmt_causal"  # attention that knows by itself who sees whom, in a segment without padding
+
+
+class PackedRows(Protocol):
+    """A segment with its memory, as `rmt.hf.cell` packs it."""
+
+    @property
+    def embedded(self) -> Tensor: ...
+
+    @property
+    def exists(self) -> Tensor | None: ...
+
+    @property
+    def mask(self) -> Tensor: ...
 
 
 def causal_blocks(kind: Tensor, exists: Tensor) -> Tensor:
@@ -39,6 +54,29 @@ def additive(visible: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, hidden)[
         :, None
     ]
+
+
+def backbone_mask(config: Any, family: Family, layout: Layout, packed: PackedRows, kind: Tensor) -> Any:
+    """The mask of a packed segment in the form that its backbone takes; `kind` (B or 1, Q) is what is where.
+
+    Where attention takes it, a mask is (…, Q, K) already: of one that is (B, Q), transformers would find out
+    whether it hides anything, and the host would wait for the device in every segment.
+    """
+    attention, exists = config._attn_implementation, packed.exists
+    if attention.startswith(CAUSAL):
+        return None
+    present = torch.ones_like(kind, dtype=torch.bool) if exists is None else exists  # (1, Q): for all rows
+    if layout.blocks:
+        return block_mask(config, packed.embedded, kind, present)
+    if getattr(config, "global_attn_every_n_layers", 0):
+        return local_masks(config, packed.embedded, kind, present)
+    if attention not in DENSE or not family.wide_mask:
+        return packed.mask
+    if layout.write:
+        return additive(causal_blocks(torch.full_like(kind, TOKEN), present), packed.embedded.dtype)
+    if exists is None and attention == "sdpa":
+        return None  # its quickest kernels take none
+    return additive(present[:, None], packed.embedded.dtype)  # (B, 1, 1, Q)
 
 
 def block_mask(config: Any, embedded: Tensor, kind: Tensor, exists: Tensor) -> Any:

@@ -232,7 +232,7 @@ class Seq2SeqMemory(WithMemory):
         if "input_ids" in last:
             encoded["input_ids"] = last["input_ids"]
         encoded["encoder_outputs"] = outputs[-1].backbone
-        encoded["attention_mask"] = outputs[-1].packed.exists.long()
+        encoded["attention_mask"] = outputs[-1].packed.mask
         return encoded, call.state
 
     def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:

@@ -2,6 +2,9 @@
 
 Every row is packed: what exists stands to the left, padding to the right, so the positions that a pretrained
 model counts by itself are right. All rows finish together: a row with fewer segments starts later.
+
+Where tokens go is counted on the host, for all segments at once: the device is waited for once in a call, to
+learn which tokens exist, and not at all where all of them do.
 """
 
 # B batch · T places of the given rows · S places of a segment
@@ -12,7 +15,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from rmt.core.recording import sent
 from rmt.errors import DataError
 from rmt.hf.families import Layout
 from rmt.hf.settings import Settings
@@ -24,6 +29,7 @@ class TextSegment(NamedTuple):
     inputs: dict[str, Tensor]  # (B, S, …) input_ids or inputs_embeds, and token_type_ids
     exists: Tensor  # (B, S) which places of a row are not padding
     alive: Tensor  # (B,) which rows have this segment at all
+    whole: bool = False  # known on the host: every row has the segment, and there is no padding in it
 
 
 class SegmentPlan(NamedTuple):
@@ -41,28 +47,71 @@ class Cut(NamedTuple):
     alive: Tensor  # (B,)
 
 
+class SegmentRows(NamedTuple):
+    """Where one segment of each row is taken from, on the host."""
+
+    source: Tensor  # (B, S) places in the given rows
+    exists: Tensor  # (B, S)
+    standing: Tensor  # (B, S) which of them stand for tokens of the row
+    alive: Tensor  # (B,)
+
+
 def plan(
-    inputs: dict[str, Tensor], exists: Tensor, settings: Settings, layout: Layout, padding: int = 0
+    inputs: dict[str, Tensor],
+    exists: Tensor | None,
+    settings: Settings,
+    layout: Layout,
+    padding: int = 0,
 ) -> SegmentPlan:
-    """Cut the rows (B, T) into segments with special tokens of their own."""
+    """Cut the rows (B, T), of which all tokens or those in `exists` (B, T) exist, into segments."""
+    first = next(iter(inputs.values()))
+    present = torch.ones(first.shape[:2], dtype=torch.bool) if exists is None else exists.cpu()
+    rows = cut_rows(present, settings, layout)
+    keeps_padding = len(rows) == 1 and not layout.separator  # padding keeps its places, too
+    places = torch.full(present.shape, -1)
+    start = 0
+    for row in rows:
+        standing = torch.ones_like(row.standing) if keeps_padding else row.standing
+        number = start + torch.arange(row.source.shape[1]).expand_as(row.source)
+        places = put(places, row.source, number, standing & row.alive[:, None])
+        start += row.source.shape[1]
+    return SegmentPlan(taken(inputs, rows, None if keeps_padding else padding), sent(places, first.device))
+
+
+def cut_rows(exists: Tensor, settings: Settings, layout: Layout) -> list[SegmentRows]:
+    """The segments of rows in which `exists` (B, T) says where tokens are."""
     order = (~exists).to(torch.uint8).argsort(dim=1, stable=True)  # (B, T) existing places first
     tokens = exists.sum(1)
-    cuts = cut(tokens, settings)
-    segments, places = [], torch.full_like(order, -1)
-    first = 0
-    for ranges in cuts:
+    rows = []
+    for ranges in cut(tokens, settings):
         columns, present, standing = arrange(ranges, tokens, settings, layout.separator)
         source = order.gather(1, columns.clamp(max=order.shape[1] - 1))
-        taken = {name: gather(value, source) for name, value in inputs.items()}
-        if len(cuts) == 1 and not layout.separator:
-            standing = torch.ones_like(standing)  # padding keeps its places, too
-        else:
-            taken = blank(taken, present, padding)
-        segments.append(TextSegment(taken, present, ranges.alive))
-        number = first + torch.arange(columns.shape[1], device=columns.device).expand_as(columns)
-        places = put(places, source, number, standing & ranges.alive[:, None])
-        first += columns.shape[1]
-    return SegmentPlan(segments, places)
+        rows.append(SegmentRows(source, present, standing, ranges.alive))
+    return rows
+
+
+def taken(inputs: dict[str, Tensor], rows: list[SegmentRows], padding: int | None) -> list[TextSegment]:
+    """The inputs of all segments, taken at once; `padding` is the token where nothing exists, if any."""
+    device = next(iter(inputs.values())).device
+    source, exists = (
+        sent(torch.cat(parts, dim=1), device)
+        for parts in ([row.source for row in rows], [row.exists for row in rows])
+    )
+    alive = sent(torch.stack([row.alive for row in rows]), device)
+    values = {name: gather(value, source) for name, value in inputs.items()}
+    if padding is not None:
+        values = blank(values, exists, padding)
+    sizes = [row.source.shape[1] for row in rows]
+    parts = {name: value.split(sizes, dim=1) for name, value in values.items()}
+    return [
+        TextSegment(
+            {name: segments[index] for name, segments in parts.items()},
+            present,
+            alive[index],
+            whole=bool(row.exists.all() and row.alive.all()),
+        )
+        for index, (row, present) in enumerate(zip(rows, exists.split(sizes, dim=1), strict=True))
+    ]
 
 
 def cut(tokens: Tensor, settings: Settings) -> list[Cut]:
@@ -140,7 +189,7 @@ def arrange(ranges: Cut, tokens: Tensor, settings: Settings, separator: int) -> 
 
 def gather(value: Tensor, source: Tensor) -> Tensor:
     """Places `source` (B, S) of each row of `value` (B, T, …)."""
-    return value[torch.arange(len(value), device=value.device)[:, None], source]
+    return value.take_along_dim(source.view(*source.shape, *(1,) * (value.dim() - 2)), dim=1)
 
 
 def blank(inputs: dict[str, Tensor], exists: Tensor, padding: int) -> dict[str, Tensor]:
@@ -150,8 +199,21 @@ def blank(inputs: dict[str, Tensor], exists: Tensor, padding: int) -> dict[str, 
     return {**inputs, "input_ids": inputs["input_ids"].masked_fill(~exists, padding)}
 
 
+def lengthened(segment: TextSegment, length: int, padding: int) -> TextSegment:
+    """The same segment with more padding, so long that it has `length` places."""
+    more = length - segment.exists.shape[1]
+    if more <= 0:
+        return segment
+    fill = {"input_ids": padding}
+    inputs = {
+        name: F.pad(value, (*(0, 0) * (value.dim() - 2), 0, more), value=fill.get(name, 0))
+        for name, value in segment.inputs.items()
+    }
+    return TextSegment(inputs, F.pad(segment.exists, (0, more)), segment.alive)
+
+
 def put(places: Tensor, source: Tensor, number: Tensor, wanted: Tensor) -> Tensor:
     """`places` with `number` at the columns `source` where `wanted`; later segments go over earlier ones."""
     beside = places.shape[1]  # what is not wanted is written beside the row, and dropped
-    wide = torch.nn.functional.pad(places, (0, 1))
+    wide = F.pad(places, (0, 1))
     return wide.scatter(1, source.masked_fill(~wanted, beside), number)[:, :beside]

@@ -17,6 +17,7 @@ from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.hf.cell import Cell, CellOutput
 from rmt.hf.families import depends_on_last_only
+from rmt.hf.recorder import recorder_of
 from rmt.hf.segments import SegmentPlan, gather, plan
 
 PER_TOKEN = ("input_ids", "inputs_embeds", "token_type_ids")
@@ -42,8 +43,9 @@ class SegmentwiseCall:
         result.last_hidden_state = assemble(hidden, cutting.places)
         if result.get("hidden_states") is not None:
             result.hidden_states = self.layers(cutting, outputs)
-        if result.get("pooler_output") is not None:
-            result.pooler_output = self.model.segment_backbone().pooler(last.hidden)
+        pooler = getattr(self.model.segment_backbone(), "pooler", None)
+        if pooler is not None:
+            result.pooler_output = pooler(last.hidden)
         if result.get("attentions") is not None and len(outputs) > 1:
             raise ConfigError(
                 "output_attentions=True over several segments has no one map; give one segment at a time, "
@@ -58,10 +60,9 @@ class SegmentwiseCall:
         tokens = {name: value for name, value in arguments.items() if name in PER_TOKEN}
         first = next(iter(tokens.values()))
         mask = arguments.get("attention_mask")
-        exists = torch.ones(first.shape[:2], device=first.device) if mask is None else mask
         cutting = plan(
             tokens,
-            exists.to(first.device).bool(),
+            None if mask is None else mask.bool(),
             model.settings,
             model.layout,
             model.config.pad_token_id or 0,
@@ -70,7 +71,8 @@ class SegmentwiseCall:
         options = {name: value for name, value in arguments.items() if name not in handled}
         if model.family.kind == "decoder":
             options["use_cache"] = False
-        cell = Cell(model, {**options, "return_dict": True})
+        options["return_dict"] = True
+        cell = Cell(model, options, recorder_of(model, options, first.device))
         initial = model.initial_state(len(first))
         state = initial if self.state is None else self.state
         require_same_form(state, initial)
