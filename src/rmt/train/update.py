@@ -96,6 +96,7 @@ class Updater(ABC):
         is_static = batch.kind.capacities or not self.config.model.cutoffs
         self.rate.apply(self.optimizers, batch.step)
         loss, correct, norm, *state = (self.recorder if is_static else self.step)(batch.kind, *tensors)
+        torch.autograd.graph.increment_version(list(self.parameters.values()))  # a replay does not say so
         return UpdateResult(loss, correct, norm, tuple(state))
 
     def step(self, kind: UpdateKind, total: Tensor, keys: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
