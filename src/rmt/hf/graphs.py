@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rmt.core.recording import uncached
+from rmt.gpu.graphs import uncached
 
 aten = torch.ops.aten
 LOOKED_AT = {

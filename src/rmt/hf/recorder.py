@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from rmt.core.recording import autocast
+from rmt.gpu.graphs import autocast
 from rmt.hf.backbone import RECORDED, SegmentBackbone
 from rmt.hf.causal import causal_implementation
 from rmt.hf.cell import Cell, Packed

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rmt.core.recording import sent
+from rmt.gpu.graphs import sent
 from rmt.errors import DataError
 from rmt.hf.families import Layout
 from rmt.hf.settings import Settings

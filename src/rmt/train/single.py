@@ -53,15 +53,16 @@ class SingleUpdater(Updater):
         self.path = self.describe_path()
 
     def describe_path(self) -> str:
-        """The number format, the device and how updates run on it, in a line."""
-        device = self.fabric.device
-        way = "" if device.type == "cpu" else ", in the engine"
-        if self.reason_not_served:
-            way = f", in plain layers ({self.reason_not_served})"
-        if self.accelerated:
-            reason = self.reason_not_recorded
-            way += f", not recorded ({reason})" if reason else ", recorded"
-        return f"{self.config.precision} on {device_name(device)}{way}"
+        """The number format, the device and how updates run on it and why, in a line."""
+        device = f"{self.config.precision} on {device_name(self.fabric.device)}"
+        if self.fabric.device.type == "cpu":
+            return device
+        unrecorded = self.reason_not_recorded or ("" if self.accelerated else "compile=off")
+        reasons = {"recorded": unrecorded, "by the engine": self.reason_not_served}
+        if not any(reasons.values()):
+            return f"{device}, recorded by the engine"
+        ways = (f"not {way}: {reason}" if reason else way for way, reason in reasons.items())
+        return f"{device}, {', '.join(ways)}"
 
     def set_up_torch(self, on_gpu: bool) -> None:
         """Precision of products, threads and seed, as the run has them."""
