@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from rmt.bench.tiles_file import tiles_path
+from rmt.gpu.tiles_file import tiles_path
 from rmt.bench.tune import TunedKernel
 from rmt.cli.bench_tune import keep, tune_kernels
 from rmt.errors import ConfigError

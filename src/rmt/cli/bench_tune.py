@@ -30,7 +30,10 @@ def tune(names: Sequence[str], settings: Mapping[str, Any]) -> int:
 
 def tunable_kernels() -> tuple[Sequence[TunedKernel], Table]:
     """The kernels and the table that they take their constants from."""
-    raise ConfigError("tune has no effect: the constants of these kernels are not in a table yet")
+    from rmt.bench.tunable import tunable
+    from rmt.gpu.tiles import TILES
+
+    return tunable(), TILES
 
 
 def tune_kernels(names: Sequence[str], kernels: Sequence[TunedKernel], table: Table, timer: Timer) -> Table:
@@ -55,7 +58,7 @@ def tune_kernels(names: Sequence[str], kernels: Sequence[TunedKernel], table: Ta
 def keep(card: str, tuned: Table) -> int:
     import torch
 
-    from rmt.bench.tiles_file import write_tiles
+    from rmt.gpu.tiles_file import write_tiles
     from rmt.train.log import environment
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

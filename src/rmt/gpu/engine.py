@@ -22,6 +22,8 @@ from rmt.gpu import naive
 from rmt.gpu.backbone import FastBackbone
 from rmt.gpu.embedding import FastAdaptiveEmbedding, FastTables, FastTiedEmbedding, table_of
 from rmt.gpu.parameters import EngineSettings, FastParameters
+from rmt.gpu.tiles import TILES
+from rmt.gpu.tiles_file import load_tiles
 from rmt.gpu.weight_gradients import MAX_WAITING_ELEMENTS
 from rmt.nn.axis import Axis
 
@@ -125,6 +127,7 @@ def operations_for(device: torch.device) -> ModuleType:
         return naive
     from rmt.gpu import kernels
 
+    TILES.update(load_tiles(torch.cuda.get_device_name(device), TILES))
     return kernels
 
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rmt.gpu.graphs import sent
 from rmt.errors import DataError
+from rmt.gpu.graphs import sent
 from rmt.hf.families import Layout
 from rmt.hf.settings import Settings
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from rmt.gpu.tiles_file import load_tiles, tiles_path, write_tiles
 
-from rmt.bench.tiles_file import load_tiles, tiles_path, write_tiles
 from rmt.errors import ConfigError
 
 TABLE = {"rotate": {"rows": 32}, "aligned": {"rows": 32, "columns": 64}}

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from rmt.errors import ConfigError
-from rmt.train.log import write_json
 
 FOLDER_VARIABLE = "RMT_TILES"  # names the folder
 
@@ -28,7 +27,8 @@ def write_tiles(card: str, table: Mapping[str, Mapping[str, int]], environment: 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         kernels = {name: dict(constants) for name, constants in table.items()}
-        write_json(path, {"card": card, "environment": dict(environment), "kernels": kernels})
+        contents = {"card": card, "environment": dict(environment), "kernels": kernels}
+        path.write_text(json.dumps(contents, indent=2) + "\n")
     except OSError as error:
         raise ConfigError(
             f"{str(path)!r} cannot be written ({error.strerror}); name a folder with {FOLDER_VARIABLE}"
