@@ -33,10 +33,12 @@ class KernelPositions(NamedTuple):
 
 
 def fits(keys: int, columns: int, width: int) -> bool:
-    """Whether a program can take a head with so many keys, distances and numbers per head."""
-    longest = TILES["short_attention"]["rows"]
-    blocks = blocks_for(keys, columns, width)
-    return bool(blocks["BLOCK_R"] * blocks["BLOCK_E"] <= longest**2)
+    """Whether a program can take a head with so many keys, distances and numbers per head.
+
+    A tile may have the table's rows and be as wide, or be shorter and wider; scores of longer ones spill.
+    """
+    longest, blocks = TILES["short_attention"]["rows"], blocks_for(keys, columns, width)
+    return bool(blocks["BLOCK_R"] <= longest and blocks["BLOCK_R"] * blocks["BLOCK_E"] <= longest**2)
 
 
 def blocks_for(keys: int, columns: int, width: int) -> dict[str, Any]:
