@@ -47,7 +47,8 @@ class Case(NamedTuple):
     def seen(self) -> Seen:
         """With a cache, another number of its keys is missing in each segment: all of them, some, none."""
         spans = self.spans
-        seen = seen_of(spans.mask(self.memory_sees_cache, device=torch.device(DEVICE))[-self.queries :])
+        mask = spans.mask(self.memory_sees_cache, device=torch.device(DEVICE))[-self.queries :]
+        seen = seen_of(mask, cache=spans.cache > 0)
         if spans.cache == 0:
             return seen
         missing = torch.tensor([spans.cache, 0, spans.cache // 2, 1], device=DEVICE)

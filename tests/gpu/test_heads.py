@@ -6,6 +6,7 @@ import torch
 from rmt.core.spans import Spans
 from rmt.gpu.heads import seen_of
 from rmt.gpu.kernels.strided import strided
+from rmt.gpu.tiles import TILES
 
 SPANS = [
     Spans(cache, read, tokens, write)
@@ -24,7 +25,9 @@ def test_intervals_are_the_mask_of_every_segment(spans, first, sees):
     mask = spans.mask(sees, first)
     seen = seen_of(mask)
     assert torch.equal(seen.mask(), mask)
-    assert {bound.dtype for bound in seen[:4]} == {torch.int32}
+    assert {bound.dtype for bound in seen[:6]} == {torch.int32}
+    if spans.cache == 0:
+        assert torch.equal(seen_of(mask, cache=False).mask(), mask)
 
 
 @pytest.mark.parametrize("sees", [False, True], ids=["", "memory-sees-cache"])
@@ -35,18 +38,22 @@ def test_missing_keys_are_those_of_a_cache_that_is_not_full(spans, sees):
     assert torch.equal(seen.mask(), spans.axis(cached, None, sees).mask)
 
 
+@pytest.mark.parametrize("last", [60, 41, 3])
 @pytest.mark.parametrize("sees", [False, True], ids=["", "memory-sees-cache"])
-def test_all_queries_that_see_a_key_lie_between_its_two(sees):
-    mask = Spans(3, 2, 4, 2).mask(sees)
+def test_tiles_leave_out_exactly_the_ends_that_nobody_sees(monkeypatch, sees, last):
+    monkeypatch.setitem(TILES, "attention", {**TILES["attention"], "queries": 16})
+    mask = Spans(40, 6, 48, 6).mask(sees)[-last:]
     seen = seen_of(mask)
-    for key, queries in enumerate(mask.T):
-        visible = queries.nonzero()[:, 0].tolist()
-        assert (seen.first_query[key], seen.stop_query[key]) == (visible[0], visible[-1] + 1)
+    for queries, *bounds in zip(tiles_from_behind(mask), seen.key_starts, seen.key_stops, strict=True):
+        keys = queries.any(0).nonzero()[:, 0]
+        assert bounds == [keys.min(), keys.max() + 1]
+    for keys, *bounds in zip(mask.split(16, dim=1), seen.query_starts, seen.query_stops, strict=True):
+        queries = keys.any(1).nonzero()[:, 0]
+        assert bounds == ([queries.min(), queries.max() + 1] if len(queries) else [last, 0])
 
 
-def test_a_key_that_no_query_sees_has_none():
-    seen = seen_of(torch.tensor([[False, True], [False, True]]))
-    assert (seen.first_query.tolist(), seen.stop_query.tolist()) == ([2, 0], [0, 2])
+def tiles_from_behind(mask):
+    return [tile.flip(0) for tile in mask.flip(0).split(16)][::-1]
 
 
 @pytest.mark.gpu
