@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from rmt.gpu.tiles_file import tiles_path
 from rmt.bench.tune import TunedKernel
 from rmt.cli.bench_tune import keep, tune_kernels
 from rmt.errors import ConfigError
+from rmt.gpu.tiles_file import tiles_path
 from tests.cli.test_bad_input import assert_refused
 
 

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from rmt.gpu.tiles_file import load_tiles, tiles_path, write_tiles
 
 from rmt.errors import ConfigError
+from rmt.gpu.tiles_file import load_tiles, tiles_path, write_tiles
 
 TABLE = {"rotate": {"rows": 32}, "aligned": {"rows": 32, "columns": 64}}
 CARD = "NVIDIA H100 80GB HBM3"

@@ -77,8 +77,10 @@ def attention() -> Callable[[], Tensor]:
     """Forward and backward, with the scores of distances."""
     qkv, to_qkv = (numbers(SEGMENTS, ROWS, 3, HEADS, HEAD_WIDTH) for _ in range(2))
     bias, output, to_output = numbers(SEGMENTS, HEADS, ROWS, 160), *numbers(2, *qkv[:, :, 0].shape)
-    heads = Heads(*qkv.unbind(2), bias, causal(), HEAD_WIDTH**-0.5)
-    gradients = HeadGradients(*to_qkv.unbind(2), torch.empty_like(bias))
+    query, key, value = qkv.unbind(2)
+    heads = Heads(query, key, value, bias, causal(), HEAD_WIDTH**-0.5)
+    query, key, value = to_qkv.unbind(2)
+    gradients = HeadGradients(query, key, value, torch.empty_like(bias))
 
     def run() -> Tensor:
         lse = kernels.attention(heads, output)
@@ -161,11 +163,8 @@ def rectified_gradient() -> Callable[[], Tensor]:
 
 
 def product() -> Callable[[], Tensor]:
-    left, right, inner = (
-        numbers(SEGMENTS * ROWS, WIDTH),
-        numbers(WIDTH, INNER),
-        numbers(SEGMENTS * ROWS, INNER),
-    )
+    left, right = numbers(SEGMENTS * ROWS, WIDTH), numbers(WIDTH, INNER)
+    inner = numbers(SEGMENTS * ROWS, INNER)
     result, sums = torch.empty_like(inner), torch.zeros(BLOCKS, INNER, device="cuda")
 
     def run() -> Tensor:

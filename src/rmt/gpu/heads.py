@@ -8,42 +8,56 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+from rmt.gpu.tiles import attention_rows
 
 
 class Seen(NamedTuple):
     """Which keys each query sees, always an interval: max(first[i], missing[n]) <= key < stop[i].
 
-    The queries that see a key lie between `first_query` and `stop_query`, but not all of those need see it.
-    From these four a tile of any size finds the keys or queries that it can leave out.
+    Tiles have `rows` queries or keys: those of queries end with the last query, those of keys begin with the
+    first key. What a tile has between its start and stop it may see, or be seen by; all else it leaves out.
     """
 
-    first: Tensor  # (T,) int32, the first key that a query sees
+    first: Tensor | None  # (T,) int32, the first key that a query sees; None: the first of all
     stop: Tensor  # (T,) int32, one behind the last
-    first_query: Tensor  # (K,) int32, the first query that sees a key; T if none does
-    stop_query: Tensor  # (K,) int32, one behind the last; 0 if none does
+    key_starts: Tensor  # int32, for each tile of queries, where the keys that it sees begin
+    key_stops: Tensor  # and end
+    query_starts: Tensor  # int32, for each tile of keys, where the queries that see it begin
+    query_stops: Tensor  # and end
+    keys: int
+    rows: int
     missing: Tensor | None = None  # (N,) int32, keys at the front that a segment does not have
 
     def mask(self) -> Tensor:
         """True where a query sees a key: (T, K), or (N, 1, T, K) if keys are missing."""
-        key = torch.arange(len(self.first_query), device=self.first.device)
-        visible = (key >= self.first[:, None]) & (key < self.stop[:, None])
+        key = torch.arange(self.keys, device=self.stop.device)
+        visible = key < self.stop[:, None]
+        if self.first is not None:
+            visible &= key >= self.first[:, None]
         return visible if self.missing is None else visible & (key >= self.missing[:, None, None, None])
 
 
-def seen_of(mask: Tensor) -> Seen:
+def seen_of(mask: Tensor, cache: bool = True) -> Seen:
     """What a mask (T, K) lets queries see; in each of its rows the visible keys are an interval, never empty.
 
-    Nothing is asked of the host: a mask on a GPU is never waited for.
+    Without a cache every query sees the first key, and kernels need not ask. Nothing is asked of the host: a
+    mask on a GPU is never waited for.
     """
-    query, key = (torch.arange(count, device=mask.device) for count in mask.shape)
-    query = query[:, None]
-    interval = (
-        torch.where(mask, key, len(key)).amin(1),
-        torch.where(mask, key + 1, 0).amax(1),
-        torch.where(mask, query, len(query)).amin(0),
-        torch.where(mask, query + 1, 0).amax(0),
-    )
-    return Seen(*(bound.int() for bound in interval))
+    queries, keys = mask.shape
+    rows = attention_rows(keys)
+    first, stop = bounds(mask)
+    key_bounds = bounds(F.pad(mask, (0, 0, -queries % rows, 0)).unflatten(0, (-1, rows)).any(1))
+    query_bounds = bounds(F.pad(mask, (0, -keys % rows)).unflatten(1, (-1, rows)).any(2).mT)
+    return Seen(first if cache else None, stop, *key_bounds, *query_bounds, keys, rows)
+
+
+def bounds(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """For each row of a mask, its first true column and one behind the last; an empty range where none is."""
+    column = torch.arange(mask.shape[1], device=mask.device, dtype=torch.int32)
+    first = torch.where(mask, column, mask.shape[1]).amin(1)
+    return first.int(), torch.where(mask, column + 1, 0).amax(1).int()
 
 
 class Heads(NamedTuple):

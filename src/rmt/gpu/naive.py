@@ -82,7 +82,7 @@ def biased_queries_gradient(to_query: Tensor, to_position: Tensor, sums: Tensor,
 
 def aligned(scores: Tensor, seen: Seen) -> Tensor:
     """The twin of `rmt.gpu.kernels.relative.aligned`."""
-    keys = len(seen.first_query)
+    keys = seen.keys
     result = scores.new_zeros(*scores.shape[:3], padded(keys))
     result[..., :keys] = torch.where(heads_first(seen), scores.gather(-1, columns_of(scores, keys)), 0)
     return result
@@ -90,7 +90,7 @@ def aligned(scores: Tensor, seen: Seen) -> Tensor:
 
 def aligned_gradient(to_aligned: Tensor, columns: int, seen: Seen) -> Tensor:
     """The twin of `rmt.gpu.kernels.relative.aligned_gradient`."""
-    keys = len(seen.first_query)
+    keys = seen.keys
     visible = torch.where(heads_first(seen), to_aligned[..., :keys], 0)
     result = to_aligned.new_zeros(*to_aligned.shape[:3], columns)
     return result.scatter_(-1, columns_of(to_aligned, keys), visible)

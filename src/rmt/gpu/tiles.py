@@ -27,6 +27,16 @@ TILES: dict[str, dict[str, int]] = {
 SMALLEST = 16  # rows, keys or columns that a tensor core multiplies
 
 
+def block(size: int) -> int:
+    """The power of two that a tile needs along an axis."""
+    return max(SMALLEST, 1 << (size - 1).bit_length())
+
+
+def attention_rows(keys: int) -> int:
+    """Queries of a tile: all, where there are few."""
+    return min(TILES["attention"]["queries"], block(keys))
+
+
 def padded(size: int, step: int = 16) -> int:
     """The next multiple of what products and loads want; 16 numbers in bfloat16 are a sector of 32 bytes."""
     return size + -size % step

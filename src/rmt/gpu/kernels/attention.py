@@ -18,8 +18,8 @@ import triton.language as tl
 from torch import Tensor
 
 from rmt.gpu.heads import HeadGradients, Heads, Seen
-from rmt.gpu.kernels.strided import Strided, block, exist, head_of, load_rows, store_rows, strided
-from rmt.gpu.tiles import SMALLEST, TILES
+from rmt.gpu.kernels.strided import Strided, exist, head_of, load_rows, store_rows, strided
+from rmt.gpu.tiles import TILES, block
 
 
 class HeadSizes(NamedTuple):
@@ -85,12 +85,10 @@ def attention_gradient(
 
 def blocks_for(heads: Heads) -> dict[str, Any]:
     """A single tile where all keys fit, else the table's; fewer warps where there is less to share."""
-    keys, width = heads.key.shape[1], heads.key.shape[3]
-    table = TILES["attention"]
-    rows = min(table["queries"], block(keys))
+    table, rows = TILES["attention"], heads.seen.rows
     warps = table["warps"] if rows == table["queries"] else table["short_warps"]
-    columns = max(SMALLEST, min(table["keys"], rows))
-    return {"BLOCK_Q": rows, "BLOCK_K": columns, "BLOCK_E": block(width), "num_warps": warps}
+    columns, width = min(table["keys"], rows), block(heads.key.shape[3])
+    return {"BLOCK_Q": rows, "BLOCK_K": columns, "BLOCK_E": width, "num_warps": warps}
 
 
 def kernel_heads(heads: Heads) -> KernelHeads:
@@ -115,45 +113,69 @@ def last_rows(queries, BLOCK_Q: tl.constexpr):
 
 
 @triton.jit
-def visible_keys(heads, index, rows):
-    """The first key that each query sees, and one behind the last; none for rows that do not exist."""
-    exists = exist(rows, heads.sizes.queries)
-    first = tl.load(heads.seen.first + rows, mask=exists, other=heads.sizes.keys)
-    stop = tl.load(heads.seen.stop + rows, mask=exists, other=0)
-    if heads.seen.missing is not None:
-        first = tl.maximum(first, tl.load(heads.seen.missing + index // heads.sizes.heads))
-    return first, stop
+def lse_offsets(heads, index, rows):
+    """Where the rows of a head are in lse and delta, (N, H, T)."""
+    return index.to(tl.int64) * heads.sizes.queries + rows
 
 
 @triton.jit
-def masked(heads, index, scores, rows, columns, first, stop):
+def visible(heads, index, rows, columns):
+    """Whether queries see keys; rows are laid against columns, or columns against rows."""
+    exists = exist(rows, heads.sizes.queries)
+    seen = columns < tl.load(heads.seen.stop + rows, mask=exists, other=0)
+    if heads.seen.first is not None:
+        seen &= columns >= tl.load(heads.seen.first + rows, mask=exists, other=0)
+    if heads.seen.missing is not None:
+        seen &= columns >= tl.load(heads.seen.missing + index // heads.sizes.heads)
+    return seen
+
+
+@triton.jit
+def key_range(heads, index, BLOCK_K: tl.constexpr):
+    """Where the keys that this program's queries see begin, at a multiple of BLOCK_K, and where they end."""
+    start = tl.load(heads.seen.key_starts + tl.program_id(1))
+    if heads.seen.missing is not None:
+        start = tl.maximum(start, tl.load(heads.seen.missing + index // heads.sizes.heads))
+    return start // BLOCK_K * BLOCK_K, tl.load(heads.seen.key_stops + tl.program_id(1))
+
+
+@triton.jit
+def query_range(heads, index, BLOCK_K: tl.constexpr):
+    """Where the queries that see this program's keys begin and end."""
+    stop = tl.load(heads.seen.query_stops + tl.program_id(1))
+    if heads.seen.missing is not None:
+        missing = tl.load(heads.seen.missing + index // heads.sizes.heads)
+        stop = tl.where(missing < (tl.program_id(1) + 1) * BLOCK_K, stop, 0)
+    return tl.load(heads.seen.query_starts + tl.program_id(1)), stop
+
+
+@triton.jit
+def masked(heads, index, scores, rows, columns):
     """Scores with their bias, -inf where a query does not see a key; rows and columns may change places."""
     if heads.bias is not None:
         bias = head_of(heads.bias, index, heads.sizes.heads)
         inside = exist(rows, heads.sizes.queries) & (columns < heads.sizes.bias_keys)
         scores += tl.load(bias.pointer + rows * bias.row + columns, mask=inside, other=0.0).to(tl.float32)
-    return tl.where((columns >= first) & (columns < stop), scores, float("-inf"))
+    return tl.where(visible(heads, index, rows, columns), scores, float("-inf"))
 
 
 @triton.jit
 def attention_kernel(heads, output, lse, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_E: tl.constexpr):
     """A tile of queries of one head: their output and lse."""
-    index, sizes = tl.program_id(0).to(tl.int64), heads.sizes
+    index, sizes = tl.program_id(0), heads.sizes
     key, value = head_of(heads.key, index, sizes.heads), head_of(heads.value, index, sizes.heads)
     rows = last_rows(sizes.queries, BLOCK_Q)
-    first, stop = visible_keys(heads, index, rows)
+    first, stop = key_range(heads, index, BLOCK_K)
     q = load_rows(head_of(heads.query, index, sizes.heads), rows, sizes.queries, sizes.width, BLOCK_E)
     top = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_Q], tl.float32)
     o = tl.zeros([BLOCK_Q, BLOCK_E], tl.float32)
-    for start in range(tl.min(first, 0) // BLOCK_K * BLOCK_K, tl.max(stop, 0), BLOCK_K):
+    for start in range(first, stop, BLOCK_K):
         columns = start + tl.arange(0, BLOCK_K)
         k = load_rows(key, columns, sizes.keys, sizes.width, BLOCK_E)
         v = load_rows(value, columns, sizes.keys, sizes.width, BLOCK_E)
-        scores = masked(
-            heads, index, tl.dot(q, tl.trans(k)) * heads.scale,
-            rows[:, None], columns[None, :], first[:, None], stop[:, None],
-        )  # fmt: skip
+        scores = tl.dot(q, tl.trans(k)) * heads.scale
+        scores = masked(heads, index, scores, rows[:, None], columns[None, :])
         higher = tl.maximum(top, tl.max(scores, 1))
         level = tl.where(higher == float("-inf"), 0.0, higher)  # a row that has seen nothing so far
         p, rescale = tl.exp(scores - level[:, None]), tl.exp(top - level)
@@ -162,7 +184,7 @@ def attention_kernel(heads, output, lse, BLOCK_Q: tl.constexpr, BLOCK_K: tl.cons
     total = tl.where(total == 0.0, 1.0, total)
     output = head_of(output, index, sizes.heads)
     store_rows(output, o / total[:, None], rows, sizes.queries, sizes.width, BLOCK_E)
-    tl.store(lse + index * sizes.queries + rows, top + tl.log(total), mask=exist(rows, sizes.queries))
+    tl.store(lse + lse_offsets(heads, index, rows), top + tl.log(total), mask=exist(rows, sizes.queries))
 
 
 @triton.jit
@@ -171,11 +193,11 @@ def query_gradient_kernel(
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """A tile of queries of one head: dq, the gradient of their bias, and delta for the kernel of the keys."""
-    index, sizes = tl.program_id(0).to(tl.int64), heads.sizes
+    index, sizes = tl.program_id(0), heads.sizes
     key, value = head_of(heads.key, index, sizes.heads), head_of(heads.value, index, sizes.heads)
     rows = last_rows(sizes.queries, BLOCK_Q)
-    exists, offsets = exist(rows, sizes.queries), index * sizes.queries + rows
-    first, stop = visible_keys(heads, index, rows)
+    exists, offsets = exist(rows, sizes.queries), lse_offsets(heads, index, rows)
+    first, stop = key_range(heads, index, BLOCK_K)
     q = load_rows(head_of(heads.query, index, sizes.heads), rows, sizes.queries, sizes.width, BLOCK_E)
     do = load_rows(head_of(to_output, index, sizes.heads), rows, sizes.queries, sizes.width, BLOCK_E)
     o = load_rows(head_of(output, index, sizes.heads), rows, sizes.queries, sizes.width, BLOCK_E)
@@ -183,13 +205,11 @@ def query_gradient_kernel(
     tl.store(delta + offsets, row_delta, mask=exists)
     row_lse = tl.load(lse + offsets, mask=exists, other=0.0)
     dq = tl.zeros([BLOCK_Q, BLOCK_E], tl.float32)
-    for start in range(tl.min(first, 0) // BLOCK_K * BLOCK_K, tl.max(stop, 0), BLOCK_K):
+    for start in range(first, stop, BLOCK_K):
         columns = start + tl.arange(0, BLOCK_K)
         k = load_rows(key, columns, sizes.keys, sizes.width, BLOCK_E)
-        scores = masked(
-            heads, index, tl.dot(q, tl.trans(k)) * heads.scale,
-            rows[:, None], columns[None, :], first[:, None], stop[:, None],
-        )  # fmt: skip
+        scores = tl.dot(q, tl.trans(k)) * heads.scale
+        scores = masked(heads, index, scores, rows[:, None], columns[None, :])
         p = tl.exp(scores - row_lse[:, None])
         dp = tl.dot(do, tl.trans(load_rows(value, columns, sizes.keys, sizes.width, BLOCK_E)))
         ds = (p * (dp - row_delta[:, None])).to(q.dtype)
@@ -205,11 +225,8 @@ def query_gradient_kernel(
 @triton.jit
 def probabilities_and_gradient(heads, index, q, k, v, do, lse, delta, rows, columns):
     """p and ds of a tile of keys and a tile of queries, (BLOCK_K, BLOCK_Q)."""
-    first, stop = visible_keys(heads, index, rows)
-    scores = masked(
-        heads, index, tl.dot(k, tl.trans(q)) * heads.scale,
-        rows[None, :], columns[:, None], first[None, :], stop[None, :],
-    )  # fmt: skip
+    scores = tl.dot(k, tl.trans(q)) * heads.scale
+    scores = masked(heads, index, scores, rows[None, :], columns[:, None])
     p = tl.exp(scores - lse[None, :])
     ds = p * (tl.dot(v, tl.trans(do)) - delta[None, :])
     return p.to(do.dtype), ds.to(q.dtype)
@@ -221,22 +238,18 @@ def key_gradient_kernel(
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """A tile of keys of one head: dk and dv."""
-    index, sizes = tl.program_id(0).to(tl.int64), heads.sizes
+    index, sizes = tl.program_id(0), heads.sizes
     query, to_output = head_of(heads.query, index, sizes.heads), head_of(to_output, index, sizes.heads)
     columns = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     k = load_rows(head_of(heads.key, index, sizes.heads), columns, sizes.keys, sizes.width, BLOCK_E)
     v = load_rows(head_of(heads.value, index, sizes.heads), columns, sizes.keys, sizes.width, BLOCK_E)
     dk, dv = tl.zeros([BLOCK_K, BLOCK_E], tl.float32), tl.zeros([BLOCK_K, BLOCK_E], tl.float32)
-    exists = columns < sizes.keys
-    if heads.seen.missing is not None:
-        exists &= columns >= tl.load(heads.seen.missing + index // sizes.heads)
-    first = tl.min(tl.load(heads.seen.first_query + columns, mask=exists, other=sizes.queries), 0)
-    stop = tl.max(tl.load(heads.seen.stop_query + columns, mask=exists, other=0), 0)
+    first, stop = query_range(heads, index, BLOCK_K)
     for start in range(first, stop, BLOCK_Q):
         rows = start + tl.arange(0, BLOCK_Q)
         q = load_rows(query, rows, sizes.queries, sizes.width, BLOCK_E)
         do = load_rows(to_output, rows, sizes.queries, sizes.width, BLOCK_E)
-        offsets = index * sizes.queries + rows
+        offsets = lse_offsets(heads, index, rows)
         row_lse = tl.load(lse + offsets, mask=rows < sizes.queries, other=0.0)
         row_delta = tl.load(delta + offsets, mask=rows < sizes.queries, other=0.0)
         p, ds = probabilities_and_gradient(heads, index, q, k, v, do, row_lse, row_delta, rows, columns)
@@ -253,7 +266,7 @@ def whole_gradient_kernel(
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """One head whose queries and keys are a single tile: all gradients at once."""
-    index, sizes = tl.program_id(0).to(tl.int64), heads.sizes
+    index, sizes = tl.program_id(0), heads.sizes
     rows, columns = tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K)
     q = load_rows(head_of(heads.query, index, sizes.heads), rows, sizes.queries, sizes.width, BLOCK_E)
     k = load_rows(head_of(heads.key, index, sizes.heads), columns, sizes.keys, sizes.width, BLOCK_E)
@@ -261,7 +274,7 @@ def whole_gradient_kernel(
     do = load_rows(head_of(to_output, index, sizes.heads), rows, sizes.queries, sizes.width, BLOCK_E)
     o = load_rows(head_of(output, index, sizes.heads), rows, sizes.queries, sizes.width, BLOCK_E)
     delta = tl.sum(do.to(tl.float32) * o.to(tl.float32), 1)
-    row_lse = tl.load(lse + index * sizes.queries + rows, mask=rows < sizes.queries, other=0.0)
+    row_lse = tl.load(lse + lse_offsets(heads, index, rows), mask=rows < sizes.queries, other=0.0)
     p, ds = probabilities_and_gradient(heads, index, q, k, v, do, row_lse, delta, rows, columns)
     if to_bias is not None:
         target = head_of(to_bias, index, sizes.heads)

@@ -155,10 +155,7 @@ def drop_elements(values, drop, seed, rows, columns, stride):
 
 @triton.jit
 def start_of(residual, drop):
-    """What a branch is summed up on: the residual itself, if nothing of the branch is dropped.
-
-    A tile of its own would fill registers.
-    """
+    """What a branch is summed up on: the residual itself, if nothing is dropped, to save registers."""
     if drop is not None:
         residual = tl.zeros_like(residual)
     return residual

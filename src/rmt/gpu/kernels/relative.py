@@ -14,8 +14,8 @@ import triton.language as tl
 from torch import Tensor
 
 from rmt.gpu.heads import BiasedQueries, Seen
-from rmt.gpu.kernels.strided import block, strided
-from rmt.gpu.tiles import TILES, padded
+from rmt.gpu.kernels.strided import strided
+from rmt.gpu.tiles import TILES, block, padded
 
 
 def biased_queries(query: Tensor, biases: Tensor, scale: float) -> BiasedQueries:
@@ -47,7 +47,7 @@ def biased_queries_gradient(to_query: Tensor, to_position: Tensor, sums: Tensor,
 def aligned(scores: Tensor, seen: Seen) -> Tensor:
     """Scores of distances (H, N, T, W) where their keys are, (H, N, T, K padded): zero where none is seen."""
     _, batch, length, columns = scores.shape
-    keys = padded(len(seen.first_query))
+    keys = padded(seen.keys)
     result = scores.new_empty(*scores.shape[:3], keys)
     rows, tile = scores[..., 0].numel(), TILES["aligned"]
     grid = (triton.cdiv(rows, tile["rows"]), triton.cdiv(keys, tile["columns"]))
@@ -76,8 +76,8 @@ def aligned_gradient(to_aligned: Tensor, columns: int, seen: Seen) -> Tensor:
 @triton.jit
 def head_rows(x, seed, head, row, rows, length):
     """Where rows of a seed begin in a tensor (N, T, H, E) of any strides."""
-    flat = seed * rows + row
-    return x.pointer + (flat // length) * x.segment + (flat % length) * x.row + head * x.head
+    segment = seed * (rows // length) + row // length
+    return x.pointer + segment * x.segment + row % length * x.row + head * x.head
 
 
 @triton.jit
@@ -130,14 +130,15 @@ def biased_queries_gradient_kernel(
 
 
 @triton.jit
-def visible_keys_of_rows(seen, row, rows, batch, length):
-    """The first key that the query of each row of (H, N, T) sees, and one behind the last."""
+def visible(seen, row, key, rows, batch, length):
+    """Whether the queries of rows of (H, N, T) see keys (rows, keys)."""
     exists, query = row < rows, row % length
-    first = tl.load(seen.first + query, mask=exists, other=0)
-    stop = tl.load(seen.stop + query, mask=exists, other=0)
+    result = key < tl.load(seen.stop + query, mask=exists, other=0)[:, None]
+    if seen.first is not None:
+        result &= key >= tl.load(seen.first + query, mask=exists, other=0)[:, None]
     if seen.missing is not None:
-        first = tl.maximum(first, tl.load(seen.missing + row // length % batch, mask=exists, other=0))
-    return first, stop
+        result &= key >= tl.load(seen.missing + row // length % batch, mask=exists, other=0)[:, None]
+    return result
 
 
 @triton.jit
@@ -147,10 +148,8 @@ def aligned_kernel(
     """result[i, j] = scores[i, length-1-i + j] where query i sees key j, zero elsewhere."""
     row, key = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.program_id(1) * BLOCK_K
     key += tl.arange(0, BLOCK_K)[None, :]
-    first, stop = visible_keys_of_rows(seen, row, rows, batch, length)
-    visible = (key >= first[:, None]) & (key < stop[:, None])
     start = scores + row.to(tl.int64) * columns + length - 1 - row % length
-    value = tl.load(start[:, None] + key, mask=visible, other=0.0)
+    value = tl.load(start[:, None] + key, mask=visible(seen, row, key, rows, batch, length), other=0.0)
     inside = (row < rows)[:, None] & (key < keys)
     tl.store((result + row.to(tl.int64) * keys)[:, None] + key, value, mask=inside)
 
@@ -163,9 +162,8 @@ def aligned_gradient_kernel(
     """result[i, length-1-i + j] = to_aligned[i, j] where query i sees key j, zero elsewhere."""
     row, distance = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.program_id(1) * BLOCK_W
     distance += tl.arange(0, BLOCK_W)[None, :]
-    first, stop = visible_keys_of_rows(seen, row, rows, batch, length)
     key = distance - (length - 1 - row % length)[:, None]
-    visible = (key >= first[:, None]) & (key < stop[:, None])
-    value = tl.load((to_aligned + row.to(tl.int64) * keys)[:, None] + key, mask=visible, other=0.0)
+    seen_key = (key >= 0) & visible(seen, row, key, rows, batch, length)
+    value = tl.load((to_aligned + row.to(tl.int64) * keys)[:, None] + key, mask=seen_key, other=0.0)
     inside = (row < rows)[:, None] & (distance < columns)
     tl.store((result + row.to(tl.int64) * columns)[:, None] + distance, value, mask=inside)

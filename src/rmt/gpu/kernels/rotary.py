@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rmt.gpu.kernels.strided import block, strided
-from rmt.gpu.tiles import TILES
+from rmt.gpu.kernels.strided import strided
+from rmt.gpu.tiles import TILES, block
 
 
 def rotate(x: Tensor, cosine: Tensor, sine: Tensor, backward: bool = False) -> None:

@@ -17,9 +17,9 @@ import triton.language as tl
 from torch import Tensor
 
 from rmt.gpu.heads import DistanceFactors, RelativeGradients, RelativeHeads
-from rmt.gpu.kernels.attention import kernel_heads, visible_keys
-from rmt.gpu.kernels.strided import HeadRows, block, head_of, load_rows, store_rows, strided
-from rmt.gpu.tiles import TILES
+from rmt.gpu.kernels.attention import kernel_heads, lse_offsets, visible
+from rmt.gpu.kernels.strided import HeadRows, head_of, load_rows, store_rows, strided
+from rmt.gpu.tiles import TILES, block
 
 
 class KernelPositions(NamedTuple):
@@ -33,10 +33,12 @@ class KernelPositions(NamedTuple):
 
 
 def fits(keys: int, columns: int, width: int) -> bool:
-    """Whether a program can take a head with so many keys, distances and numbers per head."""
-    longest = TILES["short_attention"]["rows"]
-    blocks = blocks_for(keys, columns, width)
-    return bool(blocks["BLOCK_R"] * blocks["BLOCK_E"] <= longest**2)
+    """Whether a program can take a head with so many keys, distances and numbers per head.
+
+    A tile may have the table's rows and be as wide, or be shorter and wider; scores of longer ones spill.
+    """
+    longest, blocks = TILES["short_attention"]["rows"], blocks_for(keys, columns, width)
+    return bool(blocks["BLOCK_R"] <= longest and blocks["BLOCK_R"] * blocks["BLOCK_E"] <= longest**2)
 
 
 def fits_short_attention(relative: RelativeHeads) -> bool:
@@ -123,9 +125,7 @@ def relative_scores(heads, index, content, position, k, distances, BLOCK_R: tl.c
     distance = tl.where(inside, sizes.queries - 1 - row[:, None] + column[None, :], 0)
     scores = tl.dot(content, tl.trans(k)) * heads.scale
     scores += tl.gather(tl.dot(position, tl.trans(distances)), distance, 1)
-    first, stop = visible_keys(heads, index, row)
-    visible = (column[None, :] >= first[:, None]) & (column[None, :] < stop[:, None])
-    return tl.where(visible, scores, float("-inf"))
+    return tl.where(visible(heads, index, row[:, None], column[None, :]), scores, float("-inf"))
 
 
 @triton.jit
@@ -133,7 +133,7 @@ def short_attention_kernel(
     heads, positions, output, lse, BLOCK_R: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_E: tl.constexpr
 ):
     """One head of one segment: its output and lse."""
-    index, row, sizes = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK_R), heads.sizes
+    index, row, sizes = tl.program_id(0), tl.arange(0, BLOCK_R), heads.sizes
     q = load_rows(head_of(heads.query, index, sizes.heads), row, sizes.queries, sizes.width, BLOCK_E)
     k = load_rows(head_of(heads.key, index, sizes.heads), row, sizes.keys, sizes.width, BLOCK_E)
     v = load_rows(head_of(heads.value, index, sizes.heads), row, sizes.keys, sizes.width, BLOCK_E)
@@ -145,7 +145,7 @@ def short_attention_kernel(
     total = tl.where(row < sizes.queries, tl.sum(p, 1), 1.0)
     o = tl.dot((p / total[:, None]).to(v.dtype), v)
     store_rows(head_of(output, index, sizes.heads), o, row, sizes.queries, sizes.width, BLOCK_E)
-    tl.store(lse + index * sizes.queries + row, top + tl.log(total), mask=row < sizes.queries)
+    tl.store(lse + lse_offsets(heads, index, row), top + tl.log(total), mask=row < sizes.queries)
 
 
 @triton.jit
@@ -163,7 +163,7 @@ def short_gradient_kernel(
     BLOCK_R: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """All gradients of one head of one segment; that of distances is left to a product."""
-    index, sizes = tl.program_id(0).to(tl.int64), heads.sizes
+    index, sizes = tl.program_id(0), heads.sizes
     row, column = tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_E)
     segment, head = index // sizes.heads, index % sizes.heads
     q = load_rows(head_of(heads.query, index, sizes.heads), row, sizes.queries, sizes.width, BLOCK_E)
@@ -177,7 +177,7 @@ def short_gradient_kernel(
     position_sum = tl.load(to_position, mask=column < sizes.width, other=0.0)
     content, position = biased(heads, positions, index, q, BLOCK_E)
     scores = relative_scores(heads, index, content, position, k, distances, BLOCK_R)
-    row_lse = tl.load(lse + index * sizes.queries + row, mask=row < sizes.queries, other=0.0)
+    row_lse = tl.load(lse + lse_offsets(heads, index, row), mask=row < sizes.queries, other=0.0)
     p, dp = tl.exp(scores - row_lse[:, None]), tl.dot(do, tl.trans(v))
     ds = p * (dp - tl.sum(p * dp, 1)[:, None])
     ds_distances = aligned_with_distances(ds, sizes.queries, sizes.keys, BLOCK_R, BLOCK_W).to(q.dtype)
@@ -190,7 +190,7 @@ def short_gradient_kernel(
     store_rows(head_of(to_key, index, sizes.heads), dk, row, sizes.keys, sizes.width, BLOCK_E)
     dv = tl.dot(tl.trans(p.to(do.dtype)), do)
     store_rows(head_of(to_value, index, sizes.heads), dv, row, sizes.keys, sizes.width, BLOCK_E)
-    start = (head * positions.seeds * positions.batch + segment) * sizes.queries  # (H, N, T, W or E)
+    start = (head * positions.seeds * positions.batch + segment).to(tl.int64) * sizes.queries  # (H, N, T, …)
     to_scores = HeadRows(to_scores + start * positions.columns, positions.columns)
     store_rows(to_scores, ds_distances, row, sizes.queries, positions.columns, BLOCK_W)
     scaled_query = HeadRows(scaled_query + start * sizes.width, sizes.width)

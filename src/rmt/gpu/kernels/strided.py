@@ -10,8 +10,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rmt.gpu.tiles import SMALLEST
-
 
 class Strided(NamedTuple):
     """A tensor (N, rows, H, columns) with contiguous columns; strides count elements."""
@@ -36,15 +34,11 @@ def strided(x: Tensor) -> Strided:
     return Strided(x, *x.stride()[:3])
 
 
-def block(size: int) -> int:
-    """The power of two that a tile needs along an axis."""
-    return max(SMALLEST, int(triton.next_power_of_2(size)))
-
-
 @triton.jit
 def head_of(x, index, heads):
     """The rows of head `index` % heads of segment `index` // heads."""
-    return HeadRows(x.pointer + (index // heads) * x.segment + (index % heads) * x.head, x.row)
+    start = (index // heads).to(tl.int64) * x.segment + (index % heads) * x.head
+    return HeadRows(x.pointer + start, x.row)
 
 
 @triton.jit
