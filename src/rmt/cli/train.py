@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
 def train_one(config: RunConfig, options: RunFolderOptions) -> int:
     from rmt.cli.progress import observer
     from rmt.experiments.run import default_folder, train
-    from rmt.train.parallel import is_first
+    from rmt.train.processes import is_first
 
     folder = Path(options.out or f"{default_folder(config)}-{config.seed}")
     first = is_first()
