@@ -20,8 +20,7 @@ Precision = Literal["32-true", "bf16-mixed", "64-true"]
 Value = TypeVar("Value")
 Module = TypeVar("Module", bound=nn.Module)
 PATIENCE = timedelta(minutes=30)  # of processes that wait for the first to test the model
-SLURM_PORTS = 15000  # and the last four digits of the job's number: the same for all, another for each job
-DEFAULT_PORT = 12910
+DEFAULT_PORT, SLURM_PORTS = 12910, 15000  # with Slurm, and the last four digits of the job's number
 
 
 class Processes:
@@ -73,10 +72,10 @@ def launch(device: str, precision: Precision, batch: int, accumulate: int) -> Pr
             f"train.batch={batch} does not share among {world} processes; use a multiple of "
             f"{world * accumulate} (processes · train.accumulate)"
         )
-    processes = Processes(device_of_process(device), precision)
+    mine = device_of_process(device)
     if world > 1:
-        join(processes.device)
-    return processes
+        join(mine)
+    return Processes(mine, precision)
 
 
 def world_size() -> int:

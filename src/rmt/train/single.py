@@ -49,7 +49,8 @@ class SingleUpdater(Updater):
         half, most = config.precision == "bf16-mixed", 0 if config.bptt.checkpoint else MOST
         self.served = served(self.model, half, most=most) if self.accelerated else None
         self.recorder = Recorder(self.step, self.accelerated and not self.reason_not_recorded)
-        if self.accelerated and config.compile == "auto" and self.served is None:
+        self.compiled = self.accelerated and config.compile == "auto" and self.served is None
+        if self.compiled:
             compile_parts(self.model)
 
     def set_up_torch(self, on_gpu: bool) -> None:
@@ -102,4 +103,4 @@ class SingleUpdater(Updater):
 
     def uncompiled(self) -> AbstractContextManager[object]:
         """While this is open, layers run as written: calls of many shapes are not worth compiling."""
-        return torch.compiler.set_stance("force_eager") if self.accelerated else nullcontext()
+        return torch.compiler.set_stance("force_eager") if self.compiled else nullcontext()
