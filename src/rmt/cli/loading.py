@@ -12,8 +12,8 @@ from contextlib import contextmanager
 def loading() -> Iterator[None]:
     """While this is open, torch is loaded, and nothing of what is there then is searched for garbage again.
 
-    Of 180,000 objects none becomes garbage before the command ends. Looking through them takes an eighth of
-    the time of loading, a third of a second in each full search, and as long again when Python exits.
+    Of its 240,000 objects none becomes garbage before the command ends. Looking through them took an eighth
+    of the time of loading, a third of a second in each full search, and longer when Python exits.
     """
     if "torch" in sys.modules:
         yield
