@@ -57,7 +57,25 @@ GROUND = {
     "yamlfile": {"errors"},
     "errors": set(),
 }  # files below everything, and what is below them
-HEAVY = ("torch", "transformers", "matplotlib", "lightning_fabric", "numpy")
+HEAVY = ("torch", "transformers", "matplotlib", "numpy")
+# What no training run of one process on a CPU needs: it would load for seconds before the first update.
+NEEDLESS = (
+    "lightning",
+    "lightning_fabric",
+    "lightning_utilities",
+    "matplotlib",
+    "pandas",
+    "scipy",
+    "sklearn",
+    "sympy",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "torchmetrics",
+    "transformers",
+    "triton",
+)
 LONGEST_FILE, LONGEST_FUNCTION = 300, 60
 PRONOUNS = {
     "one",
@@ -256,10 +274,31 @@ def test_a_first_look_is_light(statement):
     assert not set(HEAVY) & set(loaded)
 
 
+RUNS = {
+    "one": ("tests.train.runs:Echo --segments 2 --length 3", set()),
+    "seeds": ("tests.train.runs:Echo --segments 2 --length 3 --seeds 2", {"sympy"}),  # by torch's vmap
+    "paper": ("tests.train.runs:Echo --segments 2 --length 3 --recipe paper", set()),
+    "text": ("text --data book.txt --task.segment_length 3", set()),
+}
+
+
+@pytest.mark.parametrize(("task", "needed"), RUNS.values(), ids=RUNS.keys())
+def test_training_loads_nothing_that_it_does_not_need(tmp_path, monkeypatch, task, needed):
+    monkeypatch.chdir(tmp_path)
+    Path("book.txt").write_text("ab" * 500)
+    command = (
+        f"train {task} --steps 2 --batch 2 --device cpu --quiet --train.evaluate_every 1 --out run "
+        "--model.layers 1 --model.heads 1 --model.head_width 4 --model.width 4 --model.inner_width 4"
+    ).split()
+    run = f"from rmt.cli.main import main; assert main({command}) == 0"
+    *_, modules = python(f"{run}; import sys; print(*sys.modules)").splitlines()
+    loaded = set(modules.split())
+    assert "rmt.train.loop" in loaded
+    assert set(NEEDLESS) & loaded == needed
+
+
 def test_models_and_trained_runs_work_without_the_optional_packages():
-    blocked = (
-        "import sys; sys.modules.update(dict.fromkeys(['transformers', 'matplotlib', 'lightning_fabric']))"
-    )
+    blocked = "import sys; sys.modules.update(dict.fromkeys(['transformers', 'matplotlib']))"
     use = "import rmt; model = rmt.SegmentModel(rmt.presets.rmt(2, vocabulary=4)); print(rmt.load.__name__)"
     assert python(f"{blocked}; {use}") == "load\n"
 
@@ -270,7 +309,8 @@ def is_sys(node: ast.expr) -> bool:
 
 def python(code: str) -> str:
     """What a fresh interpreter prints."""
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}
+    path = os.pathsep.join(map(str, (SOURCE.parent, Path(__file__).parents[1])))
+    environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout

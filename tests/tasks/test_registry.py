@@ -1,5 +1,6 @@
 """Tasks by name, by entry point and as `module:Class`."""
 
+import importlib.metadata
 import subprocess
 import sys
 
@@ -146,6 +147,14 @@ def test_an_installed_package_offers_its_tasks_by_name(own, monkeypatch):
     monkeypatch.syspath_prepend(own)
     assert make_task("shift", length=3).total_length == 5
     assert task_names() == [*TASKS, "shift"]
+
+
+def test_packages_are_looked_into_once(monkeypatch):
+    looks = []
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: looks.append(1) or ())
+    monkeypatch.setattr(sys, "path", [*sys.path, "elsewhere"])
+    assert [task_names() for _ in range(3)] == [list(TASKS)] * 3
+    assert len(looks) == 1
 
 
 def test_importing_the_registry_does_not_import_torch():

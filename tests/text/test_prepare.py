@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rmt.errors import DataError, RMTError
-from rmt.text import corpora
+from rmt.text import corpora, prepare
 from rmt.text.corpora import CORPORA, Known, find_source
 from rmt.text.corpus import check_corpus, open_corpus, stored
 from rmt.text.files import whole
@@ -267,6 +267,36 @@ def test_an_error_while_writing_leaves_what_was_there(tiny, tmp_path):
         prepared("wikitext-2", tmp_path / "out", copy=tiny, force=True)
     assert everything(tmp_path) == before
     check_corpus(tmp_path / "out")
+
+
+@pytest.mark.parametrize("moment", ["new_folder", "write_split"])
+def test_of_two_processes_that_prepare_the_same_corpus_the_slower_takes_the_other_s(
+    tiny, tmp_path, monkeypatch, moment
+):
+    original = getattr(prepare, moment)
+
+    def overtaken(*arguments):
+        monkeypatch.setattr(prepare, moment, original)
+        prepared("wikitext-2", tmp_path / "out", copy=tiny)
+        return original(*arguments)
+
+    monkeypatch.setattr(prepare, moment, overtaken)
+    mine = prepared("wikitext-2", tmp_path / "out", copy=tiny)
+    assert mine.description == check_corpus(tmp_path / "out").description
+    assert not list(tmp_path.glob(".out*"))
+
+
+def test_the_slower_process_does_not_take_another_corpus(tiny, tmp_path, monkeypatch):
+    original = prepare.write_split
+
+    def overtaken(*arguments):
+        monkeypatch.setattr(prepare, "write_split", original)
+        prepared(tiny, tmp_path / "out", tokens="bytes")
+        return original(*arguments)
+
+    monkeypatch.setattr(prepare, "write_split", overtaken)
+    with pytest.raises(DataError, match="has another corpus"):
+        prepared("wikitext-2", tmp_path / "out", copy=tiny)
 
 
 def edit(file: Path, **values):

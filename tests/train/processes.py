@@ -38,11 +38,11 @@ def in_two_processes(work: Callable[..., None], *arguments: Any) -> None:
 
 
 def enter(rank: int, port: int, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    from rmt.train.parallel import shut
+    from rmt.train.processes import leave
 
     os.environ.update(variables(rank, port))
     work(*arguments)
-    shut()
+    leave()
 
 
 def start_two(arguments: list[str]) -> list[subprocess.Popen[str]]:

@@ -225,7 +225,7 @@ def applied_gradients(trainer: Trainer) -> list[list[Tensor]]:
         parameters = trainer.model.parameters()
         applied.append([torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in parameters])
 
-    trainer.optimizers[0].optimizer.register_step_pre_hook(note)
+    trainer.optimizers[0].register_step_pre_hook(note)
     return applied
 
 
@@ -246,6 +246,6 @@ def pieces_of(trainer: Trainer, updates: int) -> list[FeedItem]:
 def memory_of(trainer: Trainer) -> dict[str, Tensor]:
     """Copies of the initial memory tokens and of what the optimizers remember of them."""
     tokens = trainer.model.memory.tokens.weight
-    states = [one.optimizer.state[tokens] for one in trainer.optimizers if tokens in one.optimizer.state]
+    states = [optimizer.state[tokens] for optimizer in trainer.optimizers if tokens in optimizer.state]
     kept = {name: value for state in states for name, value in state.items()}
     return {name: tensor.detach().clone() for name, tensor in {"tokens": tokens, **kept}.items()}

@@ -4,9 +4,11 @@ import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rmt import SegmentModel
 from rmt.train.config import OptimizerConfig, RateConfig
+from rmt.train.eager import Adam, AdamW
 from rmt.train.muon import Muon
 from rmt.train.optim import Rate, build_optimizers
 from tests.laws.models import configuration
@@ -35,7 +37,7 @@ def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_the_rest():
     assert muon.param_groups[0]["weight_decay"] == adamw.param_groups[0]["weight_decay"] == 0.3
 
 
-@pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
+@pytest.mark.parametrize(("name", "kind"), [("adam", Adam), ("adamw", AdamW)])
 def test_adam_and_adamw_get_everything(name, kind):
     model = SegmentModel(configuration("rmt"))
     (optimizer,) = build_optimizers(
@@ -91,3 +93,26 @@ def test_the_rate_is_a_factor_on_the_learning_rate_of_each_optimizer():
     for step, expected in ((0, [0.05, 0.025]), (1, [0.1, 0.05]), (3, [0.2, 0.1]), (9, [0.2, 0.1])):
         rate.apply(optimizers, step)
         assert [optimizer.param_groups[0]["lr"] for optimizer in optimizers] == pytest.approx(expected)
+
+
+class Waits(TorchDispatchMode):
+    """Counts how often a number is asked of a device."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        self.count += function is torch.ops.aten._local_scalar_dense.default
+        return function(*arguments, **options or {})
+
+
+def test_a_rate_on_the_device_is_asked_for_before_the_first_update_only():
+    optimizer = Muon([torch.nn.Parameter(torch.ones(2, 2))], lr=torch.tensor(0.5))
+    rate, counts = Rate(RateConfig(warmup=2), steps=10), []
+    for step in range(3):
+        with Waits() as waits:
+            rate.apply([optimizer], step)
+        counts.append(waits.count)
+    assert counts == [1, 0, 0]
+    assert optimizer.param_groups[0]["lr"].item() == 0.5

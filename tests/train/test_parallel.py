@@ -14,7 +14,7 @@ from rmt.config import from_dict, to_dict
 from rmt.errors import CheckpointError, ConfigError
 from rmt.train.config import RunConfig
 from rmt.train.loop import Loop
-from rmt.train.parallel import is_first
+from rmt.train.processes import is_first
 from rmt.train.snapshots import snapshot
 from rmt.yamlfile import write_yaml
 from tests.train.processes import in_two_processes, start_two

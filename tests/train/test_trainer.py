@@ -193,7 +193,7 @@ def applied_gradients(trainer: Trainer) -> list[list[Tensor]]:
         for parameter in parameters:
             parameter.grad = None
 
-    trainer.optimizers[0].optimizer.register_step_pre_hook(note)
+    trainer.optimizers[0].register_step_pre_hook(note)
     return applied
 
 

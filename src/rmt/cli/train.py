@@ -10,6 +10,7 @@ from typing import Any
 
 from rmt.cli import task_options
 from rmt.cli.front import Command
+from rmt.cli.loading import loading
 from rmt.cli.training import ALIASES, VARYING, RunFolderOptions
 from rmt.errors import ConfigError
 from rmt.train.config import RunConfig
@@ -45,7 +46,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if "name" not in invocation.settings.get("task", {}):
         raise ConfigError("TASK is missing: name one, such as rmt train copy; rmt data list shows them")
-    from rmt.experiments.recipe import resolve
+    with loading():
+        from rmt.experiments.recipe import resolve
 
     config = resolve(invocation.settings)
     if invocation.printed(config):
@@ -60,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
 def train_one(config: RunConfig, options: RunFolderOptions) -> int:
     from rmt.cli.progress import observer
     from rmt.experiments.run import default_folder, train
-    from rmt.train.parallel import is_first
+    from rmt.train.processes import is_first
 
     folder = Path(options.out or f"{default_folder(config)}-{config.seed}")
     first = is_first()

@@ -21,7 +21,7 @@ from rmt.train.ensemble import Ensemble, require_stackable
 from rmt.train.folder import alone, load_result
 from rmt.train.log import Clock, write_json, write_whole
 from rmt.train.loop import Loop, Observer
-from rmt.train.parallel import is_first
+from rmt.train.processes import is_first
 from rmt.train.stored import load_config, written
 
 TASK_FILE = "task.json"  # what the task says of itself, for whoever has the run folder and no task

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import importlib.metadata
 import inspect
+import sys
 import types
 import typing
 from typing import TYPE_CHECKING, Any
@@ -55,6 +57,12 @@ def task_class(name: str) -> type[Task]:
 
 def installed() -> dict[str, str]:
     """The tasks of other packages: name -> "module:Class"."""
+    return installed_on(tuple(sys.path))
+
+
+@functools.cache
+def installed_on(path: tuple[str, ...]) -> dict[str, str]:
+    """The tasks of the packages on a path, which is `sys.path`: looking into all of them takes a while."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     return {point.name: f"{point.module}:{point.attr}" for point in points}
 

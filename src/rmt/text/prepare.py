@@ -31,6 +31,10 @@ class OtherText(DataError):
     """A prepared corpus that is of another text than the one named."""
 
 
+class Overtaken(Exception):
+    """Another process has prepared a corpus there in the meantime."""
+
+
 def prepare_corpus(
     source: Source,
     out: Path,
@@ -49,26 +53,34 @@ def prepare_corpus(
     }
     if (out / DESCRIPTION).is_file() and not force:
         return same_corpus(out, identity)
-    with new_folder(out, force) as folder:
-        symbols, notes = choose_vocabulary(source, vocabulary)
-        known = usual(source)
-        if known and "train" in source.splits and vocabulary is None:
-            check_number("vocabulary", len(symbols), source, known.vocabulary)
-        symbols.write(folder / FILE)
-        description: dict[str, Any] = identity | {
-            "vocabulary": len(symbols),
-            "vocabulary_sha256": digest(folder / FILE),
-            "dtype": stored(len(symbols)).name,
-            "notes": notes,
-            "splits": {
-                split: write_split(source, split, symbols, folder / f"{split}.bin", rule)
-                for split in source.splits
-            },
-        }
-        if known:
-            check_number("tokens", total(description["splits"]), source, known.total)
-        (folder / DESCRIPTION).write_text(readable(description), encoding="utf-8")
+    try:
+        with new_folder(out, force) as folder:
+            description = identity | write_corpus(source, vocabulary, folder, rule)
+            (folder / DESCRIPTION).write_text(readable(description), encoding="utf-8")
+    except Overtaken:
+        return same_corpus(out, identity)
     return Corpus(out, description)
+
+
+def write_corpus(source: Source, vocabulary: Path | None, folder: Path, rule: UnknownRule) -> dict[str, Any]:
+    """Write the vocabulary and the token files of a source; returns what its description says of them."""
+    symbols, notes = choose_vocabulary(source, vocabulary)
+    known = usual(source)
+    if known and "train" in source.splits and vocabulary is None:
+        check_number("vocabulary", len(symbols), source, known.vocabulary)
+    symbols.write(folder / FILE)
+    splits = {
+        split: write_split(source, split, symbols, folder / f"{split}.bin", rule) for split in source.splits
+    }
+    if known:
+        check_number("tokens", total(splits), source, known.total)
+    return {
+        "vocabulary": len(symbols),
+        "vocabulary_sha256": digest(folder / FILE),
+        "dtype": stored(len(symbols)).name,
+        "notes": notes,
+        "splits": splits,
+    }
 
 
 def readable(description: dict[str, Any]) -> str:
@@ -190,9 +202,10 @@ def check_number(what: str, got: int, source: Source, expected: int | None) -> N
 @contextmanager
 def new_folder(out: Path, force: bool) -> Iterator[Path]:
     """A temporary folder that takes the place of `out` at the end; after an error nothing has changed."""
-    if out.exists() and not (
-        out.is_dir() and (not any(out.iterdir()) or (force and (out / DESCRIPTION).is_file()))
-    ):
+    is_corpus = (out / DESCRIPTION).is_file()
+    if is_corpus and not force:
+        raise Overtaken
+    if out.exists() and not (is_corpus or (out.is_dir() and not any(out.iterdir()))):
         raise DataError(f"out={str(out)!r} exists and is not a prepared corpus; name another folder")
     try:
         temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=existing(out.absolute().parent)))
@@ -205,8 +218,13 @@ def new_folder(out: Path, force: bool) -> Iterator[Path]:
         new.mkdir()
         yield new
         out.parent.mkdir(parents=True, exist_ok=True)
-        if out.exists():
+        if out.exists() and (force or not (out / DESCRIPTION).is_file()):
             out.rename(temporary / "old")
-        new.rename(out)
+        try:
+            new.rename(out)
+        except OSError:
+            if (out / DESCRIPTION).is_file():
+                raise Overtaken from None
+            raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

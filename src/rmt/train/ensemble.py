@@ -8,7 +8,7 @@ from typing import Any
 from rmt.errors import ConfigError, RMTError
 from rmt.train.config import RunConfig
 from rmt.train.loop import Loop
-from rmt.train.parallel import world_size
+from rmt.train.processes import world_size
 from rmt.train.single import SingleUpdater
 from rmt.train.stack import StackedUpdater, optimizer_steps
 from rmt.train.trainer import Portion, Trainer, Update

@@ -15,7 +15,8 @@ from rmt.train.config import RunConfig, build_task
 from rmt.train.device import decided
 from rmt.train.log import Clock, MetricsLog, environment, process_seconds, write_json
 from rmt.train.measure import Measurement, measure
-from rmt.train.parallel import gathered, is_first
+from rmt.train.parallel import gathered
+from rmt.train.processes import is_first
 from rmt.train.snapshots import restore, snapshot
 from rmt.train.trainer import Portion, Trainer, Update, UpdateNumbers
 from rmt.train.update import UpdateResult

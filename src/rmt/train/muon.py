@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from rmt.train.eager import Eager
 from rmt.train.parallel import placed, whole
 
 # Keller Jordan's quintic (2024), as in torch.optim.Muon: so steep at zero that five iterations bring small
@@ -22,7 +23,7 @@ ITERATIONS = 5
 MIN_NORM = 1e-7  # of a matrix that is divided by its norm, as torch.optim.Muon has it
 
 
-class Muon(Optimizer):
+class Muon(Eager, Optimizer):
     """The rule of `torch.optim.Muon` (Nesterov momentum, original step size), batched over equal shapes.
 
     A parameter (…, R, S) is as many matrices. A sharded matrix is gathered, and every process makes all of it

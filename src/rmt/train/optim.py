@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from rmt.train.config import OptimizerConfig, RateConfig
+from rmt.train.eager import Adam, AdamW
 from rmt.train.muon import Muon
 from rmt.train.warmup import warmup_steps
 
@@ -37,10 +38,10 @@ def build_optimizers(
     if recorded:
         adam |= {"fused": True, "capturable": True}
     if config.name == "adam":
-        return [torch.optim.Adam(parameters.values(), **adam)]
+        return [Adam(parameters.values(), **adam)]
     adam["weight_decay"] = config.weight_decay
     if config.name == "adamw":
-        return [torch.optim.AdamW(parameters.values(), **adam)]
+        return [AdamW(parameters.values(), **adam)]
     matrices = {
         name: parameter
         for name, parameter in parameters.items()
@@ -48,7 +49,7 @@ def build_optimizers(
     }
     rest = [parameter for name, parameter in parameters.items() if name not in matrices and parameter.numel()]
     muon = Muon(matrices.values(), rate(config.matrix_lr), config.momentum, config.weight_decay)
-    return [muon, torch.optim.AdamW(rest, **adam)]
+    return [muon, AdamW(rest, **adam)]
 
 
 class Rate:
@@ -63,7 +64,9 @@ class Rate:
         """Set the learning rates of update number `step`, counted from zero."""
         for optimizer in optimizers:
             for group in optimizer.param_groups:
-                lr = group.setdefault("initial_lr", float(group["lr"])) * self.factor(step)
+                if "initial_lr" not in group:  # once, since it waits for the device if the rate is there
+                    group["initial_lr"] = float(group["lr"])
+                lr = group["initial_lr"] * self.factor(step)
                 if isinstance(group["lr"], Tensor):
                     group["lr"].fill_(lr)
                 else:

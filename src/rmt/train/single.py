@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rmt.core.bptt import state_after
 from rmt.core.model import Output, SegmentModel
@@ -15,11 +14,14 @@ from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.gpu.engine import Engine, why_not_served
 from rmt.gpu.graphs import Recorder
+from rmt.precision import MIXED
 from rmt.tasks.segments import Segment
 from rmt.train.config import RunConfig
 from rmt.train.device import device_name, device_of
+from rmt.train.mixed import mixed
 from rmt.train.optim import Rate, build_optimizers
-from rmt.train.parallel import gathered, launch, shard, whole
+from rmt.train.parallel import gathered, shard, whole
+from rmt.train.processes import launch
 from rmt.train.update import Updater, without_targets
 
 RANK_STRIDE = 7919  # between the seeds of processes, for dropout: a prime, so that runs of near seeds differ
@@ -38,7 +40,7 @@ class SingleUpdater(Updater):
         self.model, self.wrapped = self.build_model()
         self.accelerated = config.compile != "off" and on_gpu and config.strategy != "fsdp"
         self.parameters = dict(self.model.named_parameters())
-        self.optimizers = self.build_optimizers()
+        self.optimizers = build_optimizers(self.parameters.items(), config.optimizer, self.accelerated)
         self.rate = Rate(config.rate, config.train.steps)
         if self.fabric.world_size > 1:
             torch.manual_seed(config.seed + RANK_STRIDE * self.fabric.global_rank)  # each its own dropout
@@ -54,7 +56,7 @@ class SingleUpdater(Updater):
 
     def describe_path(self) -> str:
         """The number format, the device and how updates run on it and why, in a line."""
-        device = f"{self.config.precision} on {device_name(self.fabric.device)}"
+        device = f"{self.fabric.precision} on {device_name(self.fabric.device)}"
         if self.fabric.device.type == "cpu":
             return device
         unrecorded = self.reason_not_recorded or ("" if self.accelerated else "compile=off")
@@ -74,20 +76,12 @@ class SingleUpdater(Updater):
             torch.set_num_threads(self.config.threads)
         torch.manual_seed(self.config.seed)
 
-    def build_model(self) -> tuple[SegmentModel, nn.Module]:
+    def build_model(self) -> tuple[SegmentModel, Callable[..., Output]]:
         """The model on its device, and as it is called."""
-        set_up: Any = self.fabric.setup_module(SegmentModel(self.config.model))
-        model: SegmentModel = set_up.module
+        model = self.fabric.setup_module(SegmentModel(self.config.model))
         if self.config.strategy == "fsdp":
             shard(model, self.fabric)
-        # Fabric hands every output back in float32: too coarse for the memory of a model of doubles.
-        return model, model if self.config.precision == "64-true" else set_up
-
-    def build_optimizers(self) -> list[Any]:
-        """The optimizers as Fabric wraps them."""
-        optimizers = build_optimizers(self.parameters.items(), self.config.optimizer, self.accelerated)
-        set_up: Any = self.fabric.setup_optimizers(*optimizers)
-        return list(set_up) if isinstance(set_up, (list, tuple)) else [set_up]
+        return model, mixed(model, self.fabric) if self.fabric.precision == MIXED else model
 
     def why_not_served(self) -> str:
         """Why the engine leaves updates on a GPU to the plain layers, if it does."""
@@ -95,7 +89,7 @@ class SingleUpdater(Updater):
             return f"compile={self.config.compile}"
         if self.config.strategy == "fsdp":
             return "strategy=fsdp gathers and drops parameters"
-        return why_not_served(self.model, self.config.precision)
+        return why_not_served(self.model, self.fabric.precision)
 
     def why_not_recorded(self) -> str:
         """Why updates on a GPU cannot be recorded, if they cannot."""
@@ -112,7 +106,7 @@ class SingleUpdater(Updater):
         wanted = {"targets": segment.targets, "capacities": capacities} if has_targets else {"predict": False}
         model = self.wrapped
         context: AbstractContextManager[object] = nullcontext()
-        if self.engine is not None:  # Fabric would cast the state, too
+        if self.engine is not None:  # `mixed` would cast the state, too
             model, context = self.engine.model, self.fabric.autocast()
         with context:
             output: Output = model(segment.tokens, state, reset=segment.reset, **wanted)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from rmt.core.state import State
 from rmt.gpu.engine import Engine
 from rmt.gpu.graphs import Recorder
 from rmt.tasks.segments import Segment
+from rmt.train.mixed import widened
 from rmt.train.optim import build_optimizers
 from rmt.train.single import SingleUpdater
 from rmt.train.update import UpdateKind, Updater, UpdateResult, WindowBatch
@@ -34,9 +34,9 @@ class StackedUpdater(Updater):
         first = self.members[0]
         self.config, self.fabric, self.rate, self.form = first.config, first.fabric, first.rate, first.form
         self.path = first.path
-        with torch.device("meta"):
+        with torch.random.fork_rng(devices=()):
             # how to encode: it has no parameters of its own, but the number format of its tables
-            self.model = SegmentModel(self.config.model).to(next(first.model.parameters()).dtype)
+            self.model = SegmentModel(self.config.model).to("meta", next(first.model.parameters()).dtype)
         self.parameters = {
             name: nn.Parameter(torch.stack([member.parameters[name].detach() for member in self.members]))
             for name in first.parameters
@@ -80,7 +80,7 @@ class StackedUpdater(Updater):
         has_targets = segment.targets.shape[-1] > 0
         options = {"reset": segment.reset, "targets": segment.targets if has_targets else None}
         tensors = {name: tensor for name, tensor in options.items() if tensor is not None}
-        with self.autocast():
+        with self.fabric.autocast():
             outputs = self.encode_each(segment.tokens, state, tensors, capacities)
         logits, after, losses = tree_map(widened, outputs)
         return Output(logits, after, (), *losses)
@@ -115,14 +115,10 @@ class StackedUpdater(Updater):
             gradient.mul_(factors.view(-1, *(1,) * (gradient.dim() - 1)))
         return norms
 
-    def autocast(self) -> AbstractContextManager[Any]:
-        """Fabric's own, where a single run encodes through Fabric."""
-        return self.fabric.autocast() if self.config.precision == "bf16-mixed" else nullcontext()
-
     def take_states(self) -> None:
         """Stack what the members' optimizers know; numbers, such as how many steps, are the same for all."""
         for number, optimizer in enumerate(self.optimizers):
-            owned = [states_of(member.optimizers[number].optimizer) for member in self.members]
+            owned = [states_of(member.optimizers[number]) for member in self.members]
             for leaf, states in zip(parameters_of(optimizer), zip(*owned, strict=True), strict=True):
                 for name, value in states[0].items():
                     values = [state[name] for state in states]
@@ -137,7 +133,7 @@ class StackedUpdater(Updater):
         self.known_states = known
         for number, optimizer in enumerate(self.optimizers):
             for row, member in enumerate(self.members):
-                share_row(optimizer, member.optimizers[number].optimizer, row)
+                share_row(optimizer, member.optimizers[number], row)
 
     def release(self) -> None:
         """Give each member back what is its own; recordings know only where things were."""
@@ -146,14 +142,9 @@ class StackedUpdater(Updater):
             for parameter in member.model.parameters():
                 parameter.data = parameter.data.clone()
             for optimizer in member.optimizers:
-                for state in optimizer.optimizer.state.values():
+                for state in optimizer.state.values():
                     state.update({name: value.clone() for name, value in state.items()})
         self.forget_recordings()
-
-
-def widened(tensor: Tensor) -> Tensor:
-    """As Fabric hands on what was computed in bfloat16."""
-    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
 
 
 def share_row(stacked: Optimizer, optimizer: Optimizer, row: int) -> None:
@@ -177,5 +168,5 @@ def states_of(optimizer: Optimizer) -> list[dict[str, Tensor]]:
 
 def optimizer_steps(updater: SingleUpdater) -> list[list[float]]:
     """How many steps each parameter has made, where its optimizer counts them: seeds are stacked if equal."""
-    states = (state for wrapped in updater.optimizers for state in states_of(wrapped.optimizer))
+    states = (state for optimizer in updater.optimizers for state in states_of(optimizer))
     return [[float(value) for value in state.values() if value.dim() == 0] for state in states]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -157,7 +157,7 @@ class Trainer:
             torch.stack(column).double()
             for column in zip(*((update.loss, update.correct) for update in updates), strict=True)
         ]
-        total: Any = self.fabric.all_reduce(torch.stack(columns, dim=1), reduce_op="sum")
+        total = self.fabric.all_reduce(torch.stack(columns, dim=1))
         norms = torch.stack([update.norm for update in updates]).tolist()
         return [
             UpdateNumbers(loss, int(correct), update.counted, norm)

@@ -8,11 +8,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
+from torch.optim import Optimizer
 
 from rmt.core.bptt import Plan, Window, replay
 from rmt.core.model import Output, SegmentModel
@@ -24,6 +24,7 @@ from rmt.train import objective
 from rmt.train.config import RunConfig
 from rmt.train.optim import Rate
 from rmt.train.parallel import sum_gradients
+from rmt.train.processes import Processes
 
 COLUMNS = 4  # tensors of an update before its states: tokens, targets, loss mask, resets
 
@@ -72,10 +73,10 @@ class Updater(ABC):
     """
 
     config: RunConfig
-    fabric: Fabric
+    fabric: Processes
     model: SegmentModel
     parameters: dict[str, Tensor]
-    optimizers: list[Any]  # torch's own, or as Fabric wraps them
+    optimizers: list[Optimizer]
     rate: Rate
     form: State  # any state of the model: how its tensors belong together
     engine: Engine | None  # the fast copy of the model, where there is one
@@ -146,7 +147,7 @@ class Updater(ABC):
         plan = Plan(kind.windows, bptt.replay_from, recomputes)
         unscored = [without_targets(segment) for segment in segments]
         for unrolled in replay(cell, segments, incoming, loss_of, plan, unscored):
-            self.fabric.backward((unrolled.loss / total).sum())
+            (unrolled.loss / total).sum().backward()
         losses, predictions, counted = zip(*scores, strict=True)
         loss, correct = torch.stack(losses).sum(0) / total, objective.correct(predictions, counted)
         return loss, correct, *incoming[len(segments)].flat()
