@@ -35,9 +35,9 @@ class FastBackbone(Backbone):
         around: Around | None = None,
     ) -> BackboneOutput:
         """As `Backbone.forward`; an axis whose mask all rows share is that of a whole segment."""
-        if last is None or past or attend is not fused or axis.mask.dim() != 2:
+        if last is None or past or around is not None or attend is not fused or axis.mask.dim() != 2:
             return super().forward(x, row_by_row(axis), cache, past, attend, last, around)
-        probability = self.weights.config.dropout if self.training else 0.0
+        probability = self.dropout.p if self.dropout.training else 0.0  # in the mode of the plain backbone
         call = SegmentCall(
             self.weights,
             axis,
