@@ -1,6 +1,10 @@
-"""Naive twins are compared to rounding, so they run where rounding is small."""
+"""Twins are compared to rounding, so they run where rounding is small; kernels run without a GPU too."""
 
+import importlib
+import os
+import pkgutil
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,24 @@ EXACT = {
     "test_original_loop.py",
     "test_truncated.py",
 }
+
+
+def interpret_kernels() -> None:
+    """Load all kernels for Triton's interpreter, on a machine without a GPU.
+
+    Triton asks for the variable when it is first imported, which other tests may do (torch.compile does), so
+    this is done before them all; and then it is gone, so that processes that tests start do not inherit it.
+    """
+    if torch.cuda.is_available() or find_spec("triton") is None:
+        return
+    os.environ["TRITON_INTERPRET"] = "1"
+    package = importlib.import_module("rmt.gpu.kernels")
+    for module in pkgutil.iter_modules(package.__path__, "rmt.gpu.kernels."):
+        importlib.import_module(module.name)
+    del os.environ["TRITON_INTERPRET"]
+
+
+interpret_kernels()
 
 
 @pytest.fixture(autouse=True)
