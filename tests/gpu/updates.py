@@ -60,7 +60,7 @@ def model_from(config: ModelConfig, dtype: torch.dtype = torch.float64) -> Segme
 
 
 def steps(batch: int = BATCH, seed: int = 1) -> list[Step]:
-    """A segment that is passed, one that counts, again both; in the last, which is shorter, a row begins anew."""
+    """One that is passed, one that counts, both again; the last is shorter, and in it a row begins anew."""
     tokens, targets = (random_tokens(4, batch, 4, seed=seed + number).to(DEVICE) for number in range(2))
     anew = torch.arange(batch, device=DEVICE) == batch - 1
     return [
