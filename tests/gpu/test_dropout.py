@@ -210,9 +210,10 @@ def test_a_recomputed_segment_has_the_same_masks(kind, positions):
     model, keys = dropping(kind, positions=positions), update_keys(1, 2).to(DEVICE)
     kept = differentiated(model, Engine(model, torch.float64, operations=naive, max_waiting=0), keys=keys)
     engine = Engine(model, torch.float64, operations=naive, recompute=True)
-    recomputed = differentiated(model, engine, keys=keys)
-    for name, gradient in kept.gradients.items():
-        assert torch.equal(recomputed.gradients[name], gradient), name
+    for options in ({}, {"wrap": engine.recomputed}):
+        recomputed = differentiated(model, engine, keys=keys, **options)
+        for name, gradient in kept.gradients.items():
+            assert torch.equal(recomputed.gradients[name], gradient), name
 
 
 def test_other_keys_make_other_masks():

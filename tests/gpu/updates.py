@@ -3,12 +3,13 @@
 # B batch · L tokens of a segment
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from rmt import ModelConfig, Output, SegmentModel
+from rmt import ModelConfig, Output, SegmentModel, State
+from rmt.core.unroll import unroll
 from rmt.gpu.engine import Engine
 from tests.laws.models import build, configuration, random_tokens
 
@@ -72,17 +73,20 @@ def steps(batch: int = BATCH, seed: int = 1) -> list[Step]:
 
 
 def outputs_of(
-    model: SegmentModel, segments: Sequence[Step], capacities: tuple[int, ...] = ()
+    model: SegmentModel,
+    segments: Sequence[Step],
+    capacities: tuple[int, ...] = (),
+    wrap: Callable[[Any], Any] = lambda cell: cell,
 ) -> list[Output]:
-    """All segments from the initial state."""
-    state, outputs = model.initial_state(len(segments[0].tokens)), []
-    for tokens, targets, reset in segments:
+    """All segments from the initial state, each by a call that may be wrapped."""
+
+    def encode(step: Step, state: State) -> Output:
+        tokens, targets, reset = step
         if targets is None:
-            outputs.append(model(tokens, state, reset=reset, predict=False))
-        else:
-            outputs.append(model(tokens, state, reset=reset, targets=targets, capacities=capacities))
-        state = outputs[-1].state
-    return outputs
+            return model(tokens, state, reset=reset, predict=False)
+        return model(tokens, state, reset=reset, targets=targets, capacities=capacities)
+
+    return list(unroll(wrap(encode), segments, model.initial_state(len(segments[0].tokens))))
 
 
 def loss_of(outputs: Sequence[Output]) -> Tensor:
@@ -98,12 +102,13 @@ def differentiated(
     capacities: tuple[int, ...] = (),
     keys: Tensor | None = None,
     loss_of: Callable[[Sequence[Output]], Tensor] = loss_of,
+    wrap: Callable[[Any], Any] = lambda cell: cell,
 ) -> Outcome:
     """An update of the model, by its engine if there is one, up to its gradients."""
     model.zero_grad()
     if engine is not None:
         engine.begin(keys)
-    outputs = outputs_of(model if engine is None else engine.model, segments or steps(), capacities)
+    outputs = outputs_of(model if engine is None else engine.model, segments or steps(), capacities, wrap)
     loss_of(outputs).backward()
     if engine is not None:
         engine.deliver()

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rmt.core.recording import Captured
 from rmt.errors import ConfigError
+from rmt.gpu.graphs import Captured
 from rmt.nn.adaptive import AdaptiveEmbedding, fits
 from rmt.nn.embedding import TiedEmbedding
 
