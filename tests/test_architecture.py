@@ -92,6 +92,7 @@ PRONOUNS = {
 }  # they do not say what they hold
 CONFIGS = ("CacheConfig", "MemoryConfig", "ModelConfig")
 CONTRACT = (*CONFIGS, "SegmentModel", "Session", "State", "bptt", "load", "presets")
+KERNELS = SOURCE / "gpu" / "kernels"
 READS = {"read_block", "read_size", "read_first"}  # the paper's read block; nothing else reads
 
 
@@ -162,15 +163,45 @@ def test_tasks_and_the_ground_know_no_model(folder):
             assert not {module.split(".")[1] for module in own_imports(file)} & models
 
 
-KERNELS = ("tiles.py", "kernel.py")  # looked at on a GPU only
-
-
-@pytest.mark.parametrize("folder", ["core", "nn"])
-def test_the_paper_needs_torch_only(folder):
+@pytest.mark.parametrize("folder", ["core", "nn", "gpu"])
+def test_the_paper_needs_torch_only_and_kernels_triton_too(folder):
     for file in (SOURCE / folder).rglob("*.py"):
         outside = {module.split(".")[0] for module in imports(file)} - {"rmt", *sys.stdlib_module_names}
-        is_kernel = file.name in KERNELS or file.parent.name == "fast"
-        assert outside <= ({"torch", "triton"} if is_kernel else {"torch"})
+        assert outside <= ({"torch", "triton"} if file.parent == KERNELS else {"torch"})
+
+
+def test_the_engine_alone_loads_the_kernels_when_there_is_a_gpu():
+    for file in FILES:
+        loaded = {module for module in imports(file) if module.startswith("rmt.gpu.kernels")}
+        assert not loaded or file.parent == KERNELS
+    engine = SOURCE / "gpu" / "engine.py"
+    names = kernel_imports(tree(engine))
+    assert names == ["operations_for"]
+    assert not {file for file in FILES if file != engine and kernel_imports(tree(file))}
+
+
+def kernel_imports(module: ast.Module) -> list[str]:
+    """The functions, or "" for the file itself, that load `kernels` from `rmt.gpu`."""
+    inside = {
+        id(node): function.name
+        for function in ast.walk(module)
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+    }
+    return [
+        inside.get(id(node), "")
+        for node in ast.walk(module)
+        if isinstance(node, ast.ImportFrom) and node.module == "rmt.gpu"
+        if "kernels" in {alias.name for alias in node.names}
+    ]
+
+
+def test_the_engine_is_there_without_triton():
+    blocked = "import sys; sys.modules['triton'] = None"
+    use = (
+        "from rmt.gpu.engine import operations_for; import torch; print(operations_for(torch.device('cpu')))"
+    )
+    assert "rmt.gpu.naive" in python(f"{blocked}; {use}")
 
 
 def test_only_kernels_need_triton():

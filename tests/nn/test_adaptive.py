@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rmt.errors import ConfigError
+from rmt.gpu.graphs import Captured
 from rmt.nn.adaptive import AdaptiveEmbedding, fits
 from rmt.nn.embedding import TiedEmbedding
 

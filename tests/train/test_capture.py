@@ -1,111 +1,23 @@
-"""Recording a training step: when it is done, and that it changes nothing."""
-
-from __future__ import annotations
-
-import gc
-from typing import Any
+"""Recorded updates: for whom they are, and that recording changes nothing."""
 
 import pytest
 import torch
-from rmt.core.recording import KEPT, Recorder, uncollected
-from torch import Tensor
 
-from rmt.core import recording
 from rmt.errors import ConfigError
 from rmt.experiments.recipe import resolve
 from rmt.train.loop import build_task
 from rmt.train.trainer import Trainer
 
 
-class Recording:
-    """Stands in for a CUDA graph: refuses inputs of another shape, as a graph's memory does."""
-
-    def __init__(self, work: Any, pool: Any, kind: object, *inputs: Tensor):
-        self.work, self.kind, self.shapes = work, kind, [tensor.shape for tensor in inputs]
-        self.graph = self
-        self.before = pool
-
-    def pool(self) -> str:
-        return "shared"
-
-    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        assert [tensor.shape for tensor in inputs] == self.shapes
-        return ("replayed", self.kind, *inputs)  # type: ignore[return-value]
-
-
-@pytest.fixture
-def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    monkeypatch.setattr(recording, "Captured", Recording)
-    return Recorder(lambda kind, *inputs: ("worked", kind, *inputs), enabled=True)
-
-
-def how(recorder: Recorder, kind: str, *shape: int) -> str:
-    return str(recorder(kind, torch.zeros(shape))[0])
-
-
-def test_the_second_call_of_a_kind_in_a_row_is_recorded(recorder: Recorder) -> None:
-    assert [how(recorder, "a", 2, 3) for _ in range(3)] == ["worked", "replayed", "replayed"]
-
-
-def test_another_kind_is_not_taken_for_the_recorded_one(recorder: Recorder) -> None:
-    assert [how(recorder, kind, 2, 3) for kind in "aabb"] == ["worked", "replayed", "worked", "replayed"]
-
-
-def test_another_shape_of_the_same_kind_is_not_taken_for_the_recorded_one(recorder: Recorder) -> None:
-    calls = [how(recorder, "a", 2, tokens) for tokens in (6, 6, 8, 8, 6)]
-    assert calls == ["worked", "replayed", "worked", "replayed", "replayed"]
-
-
-def test_the_last_few_recordings_are_kept(recorder: Recorder) -> None:
-    for tokens in range(KEPT + 1):
-        assert [how(recorder, "a", tokens) for _ in range(2)] == ["worked", "replayed"]
-    assert how(recorder, "a", 1) == "replayed"
-    assert how(recorder, "a", 0) == "worked"
-
-
-def test_recordings_share_their_memory(recorder: Recorder) -> None:
-    for kind in "aabb":
-        how(recorder, kind, 2, 3)
-    assert [recording.before for recording in recorder.recordings.values()] == [None, "shared"]
-
-
-def test_nothing_is_collected_while_a_recording_is_made() -> None:
-    with uncollected():
-        assert not gc.isenabled()
-    assert gc.isenabled()
-    with pytest.raises(ValueError, match="broken"), uncollected():
-        raise ValueError("broken")
-    assert gc.isenabled()
-
-
-def test_what_was_forgotten_is_not_replayed(recorder: Recorder) -> None:
-    assert [how(recorder, "a", 2, 3) for _ in range(2)] == ["worked", "replayed"]
-    recorder.forget()
-    assert [how(recorder, "a", 2, 3) for _ in range(2)] == ["worked", "replayed"]
-
-
-def test_another_precision_is_another_call(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    how(recorder, "a", 2, 3)
-    assert recorder("a", torch.zeros((2, 3), dtype=torch.float16))[0] == "worked"
-    monkeypatch.setattr(recording, "autocast", lambda: (True, torch.bfloat16))
-    assert recorder("a", torch.zeros((2, 3), dtype=torch.float16))[0] == "worked"
-    assert recorder("a", torch.zeros((2, 3), dtype=torch.float16))[0] == "replayed"
-
-
-def test_recording_without_compiling_is_for_a_gpu() -> None:
+def test_recording_only_is_for_a_gpu() -> None:
     config = resolve({"task": {"name": "copy", "length": 4}, "device": "cpu", "compile": "record"})
     with pytest.raises(ConfigError, match="compile=record has no effect on a CPU"):
         Trainer(config, build_task(config.task))
 
 
-def test_a_recorder_that_is_off_always_works() -> None:
-    recorder = Recorder(lambda kind, *inputs: ("worked", kind, *inputs), enabled=False)
-    assert [how(recorder, "a", 2, 3) for _ in range(3)] == ["worked"] * 3
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.filterwarnings("ignore")  # compiling warns of its own ways
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("preset", ["rmt", "transformer_xl_rmt"])
 @pytest.mark.parametrize(  # Muon makes directions orthogonal in bfloat16
     ("precision", "optimizer", "accumulate", "tolerance"),
@@ -114,7 +26,7 @@ def test_a_recorder_that_is_off_always_works() -> None:
 def test_recorded_updates_equal_plain_ones(
     preset: str, precision: str, optimizer: str, accumulate: int, tolerance: float
 ) -> None:
-    """Losses and weights of a few updates, compiled and captured against as written."""
+    """Losses and weights of a few updates, recorded against as written; the engine has none of these."""
     found = {}
     for compile in ("off", "auto"):
         settings = {
@@ -133,3 +45,22 @@ def test_recorded_updates_equal_plain_ones(
         found[compile] = [torch.stack(losses), *trainer.model.state_dict().values()]
     for plain, fast in zip(found["off"], found["auto"], strict=True):
         torch.testing.assert_close(fast, plain, rtol=tolerance, atol=tolerance / 10)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("way", "served", "recorded"), [("auto", True, True), ("record", False, True), ("off", False, False)]
+)
+def test_compile_says_whether_the_engine_runs_and_whether_it_is_recorded(
+    way: str, served: bool, recorded: bool
+) -> None:
+    settings = {"task": {"name": "copy", "length": 4}, "precision": "bf16-mixed", "device": "cuda"}
+    config = resolve({**settings, "compile": way})
+    trainer = Trainer(config, build_task(config.task))
+    for _ in range(3):
+        list(trainer.updates())
+    assert (trainer.updater.engine is not None) == served
+    assert trainer.updater.reason_not_served == ("" if served else f"compile={way}")
+    assert bool(trainer.updater.recorder.recordings) == recorded

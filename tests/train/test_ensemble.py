@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from rmt.train.stack import encode_each
 from tests.laws.models import assert_same
 from tests.train.runs import tiny, trainer_of
 from tests.train.seeds import (
@@ -87,18 +86,6 @@ def test_adaptive_softmax_with_capacities_or_with_too_few_of_them_is_that_of_eac
                 (expected,) = trainer.updates()
                 assert_same((update.loss, update.norm), (expected.loss, expected.norm), tolerance=1e-10)
     assert 0 < together[0].overflowed < 8
-
-
-@pytest.mark.filterwarnings("ignore")  # compiling warns of its own ways
-def test_a_compiled_encoding_is_one_graph_and_changes_nothing():
-    config = double(task={"segments": 2})
-    alone, together = trainers_of(config), trainers_of(config)
-    with stacked(together) as updater:
-        updater.encode_segment = torch.compile(encode_each, dynamic=False, fullgraph=True, backend="eager")
-        made = updates_of(together, updater)
-    for update, trainer in zip(made, alone, strict=True):
-        (expected,) = trainer.updates()
-        assert_same((update.loss, update.norm), (expected.loss, expected.norm), tolerance=1e-10)
 
 
 @pytest.mark.gpu

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,6 +25,11 @@ class FastBackbone(Backbone):
 
     weights: FastParameters
     segments: int  # encoded since the update began
+    calls: dict[int, SegmentCall]  # by the numbers of segments whose records are to be made again
+
+    def begin(self) -> None:
+        """Count the segments of an update anew."""
+        self.segments, self.calls = 0, {}
 
     def forward(
         self,
@@ -35,20 +42,32 @@ class FastBackbone(Backbone):
         around: Around | None = None,
     ) -> BackboneOutput:
         """As `Backbone.forward`; an axis whose mask all rows share is that of a whole segment."""
-        if last is None or past or attend is not fused or axis.mask.dim() != 2:
+        if last is None or past or around is not None or attend is not fused or axis.mask.dim() != 2:
             return super().forward(x, row_by_row(axis), cache, past, attend, last, around)
-        probability = self.weights.config.dropout if self.training else 0.0
-        call = SegmentCall(
-            self.weights,
-            axis,
-            rows=x.shape[1],
-            last=last,
-            dropout=Dropout(self.weights.keys, probability, self.segments),
-            keeps=torch.is_grad_enabled() and self.weights.settings.learns and last > 0,
-        )
-        self.segments += 1
+        number, again = self.segments, self.calls.pop(self.segments, None)
+        call = again or self.call(axis, x.shape[1], last)
         hidden, *layer_inputs = EncodeSegment.apply(x, axis.present, call, *(cache if call.cache else ()))
+        if self.weights.settings.recomputes and call.keeps and again is None:
+            call.forget()
+            self.calls[number] = call
+        self.segments += 1
         return BackboneOutput(hidden, tuple(layer_inputs), (), ())
+
+    def call(self, axis: Axis, rows: int, last: int) -> SegmentCall:
+        """What is asked of the layers."""
+        probability = self.dropout.p if self.dropout.training else 0.0  # in the mode of the plain backbone
+        dropout = Dropout(self.weights.keys, probability, self.segments)
+        keeps = torch.is_grad_enabled() and self.weights.settings.learns and last > 0
+        return SegmentCall(self.weights, axis, rows, last, dropout, keeps)
+
+    @contextmanager
+    def again(self, number: int) -> Iterator[None]:
+        """Encode a segment of the update again, by its number: its records are made anew."""
+        counted, self.segments = self.segments, number
+        try:
+            yield
+        finally:
+            self.segments = counted
 
 
 def row_by_row(axis: Axis) -> Axis:
@@ -63,7 +82,8 @@ def row_by_row(axis: Axis) -> Axis:
 class EncodeSegment(torch.autograd.Function):
     """The backbone as a function of rows (B, R, D): the last T of them, and with a cache each layer's input.
 
-    Everything has S in front where seeds are stacked. If segments are recomputed, only what goes in is kept.
+    Everything has S in front where seeds are stacked. If segments are recomputed, only what goes in is kept,
+    and not even that where `Engine.recomputed` makes the whole segment again.
     """
 
     @staticmethod
@@ -80,14 +100,13 @@ class EncodeSegment(torch.autograd.Function):
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
         if ctx.call.weights.settings.recomputes:
-            ctx.call.forget()
             ctx.save_for_backward(x, *cache)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         call, before = ctx.call, ctx.saved_tensors
         with torch.cuda.device_of(gradient):
-            if before:
+            if before and call.keeps and not call.records:
                 encode(before[0], before[1:], call)
             to_x = differentiate(gradient, call) if call.last else gradient.new_zeros(ctx.shape)
         call.forget()

@@ -113,8 +113,11 @@ class CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int, int, None], hidden: Tensor, targets: Tensor, scoring: Scoring
+        info: Any, in_dims: tuple[int, int | None, None], hidden: Tensor, targets: Tensor, scoring: Scoring
     ) -> tuple[Any, tuple[int, int]]:
-        """All seeds at once."""
-        hidden, targets = hidden.movedim(in_dims[0], 0), targets.movedim(in_dims[1], 0)
-        return CrossEntropy.apply(hidden, targets, scoring), (0, 0)
+        """All seeds at once; they may share targets, as those of memory that predicts."""
+        if in_dims[1] is None:
+            targets = targets.expand(info.batch_size, *targets.shape)
+        else:
+            targets = targets.movedim(in_dims[1], 0)
+        return CrossEntropy.apply(hidden.movedim(in_dims[0], 0), targets, scoring), (0, 0)

@@ -7,6 +7,7 @@ model never knows.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from copy import copy
 from importlib.util import find_spec
 from types import ModuleType
@@ -14,10 +15,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from rmt.core.model import SegmentModel
 from rmt.core.spans import Spans
 from rmt.core.state import State
+from rmt.core.unroll import RecurrentCell, Result
 from rmt.gpu import naive
 from rmt.gpu.backbone import FastBackbone
 from rmt.gpu.embedding import FastAdaptiveEmbedding, FastTables, FastTiedEmbedding, table_of
@@ -83,7 +86,8 @@ class Engine:
     def fast_copy(self, model: SegmentModel, parameters: Mapping[str, Tensor]) -> FastModel:
         """The model with other modules for its backbone and embedding, over the same parameters."""
         backbone = copy_as(FastBackbone, model.backbone)
-        backbone.weights, backbone.segments = self.weights, 0
+        backbone.weights = self.weights
+        backbone.begin()
         modules: dict[str, nn.Module] = {"backbone": backbone}
         if model.config.div_val == 1 or not model.config.cutoffs:  # narrow tables stay as they are
             kind = FastAdaptiveEmbedding if model.config.cutoffs else FastTiedEmbedding
@@ -99,12 +103,29 @@ class Engine:
 
         `keys` (2,) or (S, 2) make the masks of dropout, as `rmt.gpu.dropout.update_keys` gives them.
         """
-        self.model.backbone.segments = 0
+        self.model.backbone.begin()
         self.weights.begin()
         if self.tables is not None:
             self.tables.begin()
         if keys is not None:
             self.weights.keys.copy_(keys.view(-1, 2))
+
+    def recomputed(self, cell: RecurrentCell[Result]) -> RecurrentCell[Result]:
+        """A cell of the fast copy whose segments are computed again in the backward pass, masks and all.
+
+        Only states at borders are kept. No generator is asked, so that it can be recorded.
+        """
+        backbone = self.model.backbone
+
+        def encode(segment: Any, state: State) -> Result:
+            contexts = nullcontext(), backbone.again(backbone.segments)
+            result: Result = checkpoint(
+                cell, segment, state,
+                use_reentrant=False, preserve_rng_state=False, context_fn=lambda: contexts,
+            )  # fmt: skip
+            return result
+
+        return encode
 
     def deliver(self) -> None:
         """Hand every parameter its gradient, to be cleared before the next update adds to it."""

@@ -1,4 +1,4 @@
-"""Work on a GPU as one CUDA graph: fewer kernels by compiling, all of them launched at once."""
+"""Work on a GPU as one CUDA graph: all of its kernels launched at once."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Captured:
             self.outputs = work(kind, *self.inputs)
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        for place, tensor in zip(self.inputs, inputs, strict=True):
-            place.copy_(tensor, non_blocking=True)
+        for recorded, tensor in zip(self.inputs, inputs, strict=True):
+            recorded.copy_(tensor, non_blocking=True)
         self.graph.replay()
         return tuple(output.clone() for output in self.outputs)
 

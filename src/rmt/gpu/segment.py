@@ -136,7 +136,7 @@ class SegmentCall:
         if rows_out == self.rows:
             return x
         seeds, _, width = x.shape
-        return x.view(seeds, -1, self.rows, width)[:, :, -rows_out:].reshape(seeds, -1, width)
+        return x.view(seeds, -1, self.rows, width)[:, :, -rows_out:].reshape(seeds, -1, width).contiguous()
 
     def all_rows(self, x: Tensor, rows_out: int) -> Tensor:
         """The other way round: (S, B · T, D) -> (S, B · R, D), zeros in front of the last rows."""
@@ -152,4 +152,4 @@ class SegmentCall:
     def split_cache(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The other way round."""
         cached, rows = x.unflatten(1, (-1, self.cache + self.rows)).split([self.cache, self.rows], dim=2)
-        return cached.flatten(1, 2), rows.flatten(1, 2)
+        return cached.flatten(1, 2).contiguous(), rows.flatten(1, 2).contiguous()

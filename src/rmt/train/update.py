@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from rmt.core.bptt import Plan, Window, replay
 from rmt.core.model import Output, SegmentModel
 from rmt.core.state import State
+from rmt.core.unroll import RecurrentCell
 from rmt.gpu.engine import Engine
 from rmt.gpu.graphs import Recorder, sent
 from rmt.tasks.segments import Segment
@@ -142,9 +143,11 @@ class Updater(ABC):
             return loss + self.config.train.memory_loss * output.memory_loss * count
 
         incoming = dict(enumerate(self.states_of(inputs[COLUMNS:])))
-        bptt, cell = self.config.bptt, partial(self.encode, capacities=kind.capacities)
-        recomputes = bptt.checkpoint and self.engine is None  # the engine does so itself
-        plan = Plan(kind.windows, bptt.replay_from, recomputes)
+        bptt = self.config.bptt
+        cell: RecurrentCell[Output] = partial(self.encode, capacities=kind.capacities)
+        plan = Plan(kind.windows, bptt.replay_from, bptt.checkpoint)
+        if bptt.checkpoint and self.engine is not None:
+            cell, plan = self.engine.recomputed(cell), plan._replace(checkpoint=False)
         unscored = [without_targets(segment) for segment in segments]
         for unrolled in replay(cell, segments, incoming, loss_of, plan, unscored):
             (unrolled.loss / total).sum().backward()

@@ -17,6 +17,7 @@ def cross_entropy(scores: Tensor, targets: Tensor, classes: int, keep: bool) -> 
 
     A target below zero has no loss. Unless they are to be kept, the scores are overwritten.
     """
+    targets = targets.contiguous()
     losses = torch.empty_like(targets, dtype=torch.float32)
     gradient = torch.empty_like(scores) if keep else scores
     rows, stride = targets.numel(), scores.shape[-1]
@@ -26,7 +27,7 @@ def cross_entropy(scores: Tensor, targets: Tensor, classes: int, keep: bool) -> 
     columns = max(SMALLEST, min(table["elements"], triton.next_power_of_2(stride)))
     height = max(1, min(table["rows"], table["elements"] // columns))
     cross_entropy_kernel[(triton.cdiv(rows, height),)](
-        scores, targets.contiguous(), losses, gradient, rows, classes, stride,
+        scores, targets, losses, gradient, rows, classes, stride,
         BLOCK_R=height, BLOCK_V=columns, num_warps=table["wide_warps"] if columns > 1024 else table["warps"],
     )  # fmt: skip
     return losses, gradient

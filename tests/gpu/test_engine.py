@@ -1,0 +1,309 @@
+"""The fast copy of a model, whose gradient is written down, is the model that autograd differentiates."""
+
+# B batch · L tokens of a segment
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from rmt import Output, SegmentModel
+from rmt.gpu import naive
+from rmt.gpu.engine import Engine, why_not_served
+from rmt.gpu.segment import SegmentCall
+from tests.gpu.updates import (
+    DEVICE,
+    SERVED,
+    SIZES,
+    assert_close,
+    assert_same_outcome,
+    differentiated,
+    loss_of,
+    model_from,
+    model_of,
+    outputs_of,
+    steps,
+)
+from tests.laws.models import assert_same, assert_same_state, configuration, random_tokens
+
+DOUBLE = torch.float64
+NORMS = pytest.mark.parametrize("norm", ["pre", "post"])
+POSITIONS = pytest.mark.parametrize("positions", ["relative", "rotary"])
+MEMORIES = pytest.mark.parametrize("kind", ["rmt", "transformer_xl_rmt"])
+
+
+def engine_of(model, **settings) -> Engine:
+    """In the precision of its model, in plain torch."""
+    return Engine(model, next(model.parameters()).dtype, operations=naive, **settings)
+
+
+@NORMS
+@POSITIONS
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", SERVED)
+def test_outputs_states_and_gradients_are_those_of_autograd(kind, size, positions, norm):
+    model = model_of(kind, size, positions=positions, norm=norm)
+    engine, expected = engine_of(model), differentiated(model)
+    for _ in range(2):  # what an update leaves behind does not disturb the next
+        assert_same_outcome(differentiated(model, engine), expected)
+
+
+@pytest.mark.parametrize("capacities", [(), (8, 5)], ids=["members", "capacities"])
+@pytest.mark.parametrize("div_val", [1, 2])
+@MEMORIES
+def test_an_adaptive_softmax_is_that_of_autograd(kind, div_val, capacities):
+    model = model_of(kind, cutoffs=(5, 9), div_val=div_val)
+    expected = differentiated(model)
+    assert_same_outcome(differentiated(model, engine_of(model), capacities=capacities), expected)
+
+
+@pytest.mark.parametrize("cutoffs", [(), (5, 9)], ids=["one-table", "clusters"])
+def test_memory_that_predicts_has_the_loss_and_gradient_of_autograd(cutoffs):
+    config = configuration("rmt", **SIZES["odd"], cutoffs=cutoffs)
+    model = model_from(replace(config, memory=replace(config.memory, predicts=True)))
+
+    def memory_loss(outputs: Sequence[Output]) -> Tensor:
+        return torch.stack([output.memory_loss for output in outputs if output.memory_loss is not None]).sum()
+
+    expected = differentiated(model, loss_of=memory_loss)
+    assert_same_outcome(differentiated(model, engine_of(model), loss_of=memory_loss), expected)
+
+
+@NORMS
+@pytest.mark.parametrize("kind", SERVED)
+def test_recomputed_segments_have_exactly_the_same_gradients(kind, norm):
+    model = model_of(kind, norm=norm)
+    kept, engine = differentiated(model, engine_of(model, max_waiting=0)), engine_of(model, recompute=True)
+    for options in ({}, {"wrap": engine.recomputed}):  # the layers, or the whole segment
+        recomputed = differentiated(model, engine, **options)
+        for name, gradient in kept.gradients.items():
+            assert torch.equal(recomputed.gradients[name], gradient), name
+
+
+@pytest.mark.parametrize("most", [0, 500, 5000])
+def test_no_more_waits_than_may_and_nothing_is_lost(most):
+    model = model_of("rmt")
+    engine = engine_of(model, max_waiting=most)
+    assert_same_outcome(differentiated(model, engine), differentiated(model))
+    engine.begin()
+    loss_of(outputs_of(engine.model, steps())).backward()
+    waiting = [matrices.gradients.waiting_elements for matrices in engine.weights.matrices]
+    assert all(elements <= most for elements in waiting)
+    assert any(elements > 0 for elements in waiting) == (most > 500)
+
+
+@MEMORIES
+def test_only_segments_that_a_loss_depends_on_are_differentiated(kind):
+    model = model_of(kind)
+
+    def last_loss(outputs: Sequence[Output]) -> Tensor:
+        return outputs[-1].losses.sum()
+
+    expected = differentiated(model, loss_of=last_loss)
+    assert_same_outcome(differentiated(model, engine_of(model), loss_of=last_loss), expected)
+
+
+@pytest.mark.parametrize("part", ["backbone", "embedding", "memory"])
+def test_frozen_parameters_get_no_gradient_and_the_others_theirs(part):
+    model = model_of("rmt")
+    getattr(model, part).requires_grad_(False)
+    assert_same_outcome(differentiated(model, engine_of(model)), differentiated(model))
+    assert all(parameter.grad is None for parameter in getattr(model, part).parameters())
+
+
+def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[SegmentCall]:
+    """Fills with the segments that are encoded."""
+    calls: list[SegmentCall] = []
+
+    class Watched(SegmentCall):
+        def __init__(self, *parts, **named):
+            super().__init__(*parts, **named)
+            calls.append(self)
+
+    monkeypatch.setattr("rmt.gpu.backbone.SegmentCall", Watched)
+    return calls
+
+
+@pytest.mark.parametrize("learns", [True, False], ids=["without-gradient", "never-learns"])
+@MEMORIES
+def test_what_is_not_learned_from_keeps_nothing(kind, learns, monkeypatch):
+    model, calls = model_of(kind), calls_of(monkeypatch)
+    engine = engine_of(model, learns=learns)
+    engine.begin()
+    with torch.set_grad_enabled(not learns):
+        outputs = outputs_of(engine.model, steps())
+    assert len(calls) == len(steps())
+    assert all(not call.records and call.leaving is None for call in calls)
+    for output, expected in zip(outputs, outputs_of(model, steps()), strict=True):
+        assert_close(output.logits, expected.logits, 1e-12)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["layers", "segment"])
+@MEMORIES
+def test_recomputed_segments_keep_what_goes_into_them_only(kind, whole, monkeypatch):
+    model, calls = model_of(kind), calls_of(monkeypatch)
+    engine = engine_of(model, recompute=True)
+    engine.begin()
+    options = {"wrap": engine.recomputed} if whole else {}
+    loss = loss_of(outputs_of(engine.model, steps(), **options))
+    assert all(not call.records and call.leaving is None for call in calls)
+    loss.backward()
+    assert len(calls) == len(steps())  # no other is made in the backward pass
+    assert all(not call.records and call.leaving is None for call in calls)
+
+
+def test_an_update_begins_with_the_parameters_as_they_are():
+    model = model_of("transformer_xl_rmt", cutoffs=(5,))
+    engine = engine_of(model)
+    for _ in range(2):
+        assert_same_outcome(differentiated(model, engine), differentiated(model))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(1.1)
+
+
+def identities(model: SegmentModel) -> list[object]:
+    """All that a model consists of: its modules, their classes and attributes, its parameters."""
+    parts = [(name, id(parameter)) for name, parameter in model.named_parameters()]
+    for name, module in model.named_modules():
+        parts += [(name, id(module), type(module))]
+        parts += [(name, key, id(value)) for key, value in vars(module).items()]
+    return parts
+
+
+def test_the_plain_model_is_never_changed():
+    model = model_of("transformer_xl_rmt")
+    before = identities(model)
+    twin = deepcopy(model)
+    engine = engine_of(model)
+    differentiated(model, engine)
+    assert identities(model) == before
+    other = deepcopy(model)
+    assert_same_outcome(differentiated(other), differentiated(twin))
+
+
+def test_the_fast_copy_shares_parameters_and_their_names():
+    model = model_of("transformer_xl_rmt", cutoffs=(5,))
+    fast = engine_of(model).model
+    assert isinstance(fast, SegmentModel)
+    assert dict(fast.named_parameters()).keys() == dict(model.named_parameters()).keys()
+    assert all(dict(fast.named_parameters())[name] is tensor for name, tensor in model.named_parameters())
+
+
+def test_the_fast_copy_is_in_the_mode_of_the_model():
+    model = model_of("rmt", dropout=0.5)
+    engine, (first, *_) = engine_of(model), steps()
+    engine.begin()
+    model.eval()
+    expected = model(first.tokens, model.initial_state(3)).logits
+    assert_close(engine.model(first.tokens, model.initial_state(3)).logits, expected, 1e-12)
+    model.train()
+    assert not torch.allclose(engine.model(first.tokens, model.initial_state(3)).logits, expected)
+
+
+def halfway(model: SegmentModel, cached: int):
+    """A state whose rows have cached some tokens, one of them none."""
+    state = model(random_tokens(3, cached).to(DEVICE), model.initial_state(3)).state
+    return model.initial_state(3).where(torch.tensor([False, True, False], device=DEVICE), state)
+
+
+@NORMS
+@POSITIONS
+@pytest.mark.parametrize("kind", SERVED)
+def test_what_kernels_do_not_do_is_done_as_the_plain_model_does_it(kind, positions, norm):
+    """Attention maps, ragged rows and stepping, where the cache is empty, partly filled, and full."""
+    model = model_of(kind, positions=positions, norm=norm).eval()
+    engine, tokens, lengths = engine_of(model), random_tokens(3, 4).to(DEVICE), torch.tensor([4, 1, 0])
+    engine.begin()
+    with torch.no_grad():
+        for state in (model.initial_state(3), halfway(model, 2), halfway(model, 9)):
+            for options in ({"attention": True}, {"lengths": lengths.to(DEVICE)}):
+                output, expected = (each(tokens, state, **options) for each in (engine.model, model))
+                assert_same(output.logits, expected.logits)
+                assert_same(output.attention, expected.attention)
+                assert_same_state(output.state, expected.state)
+            segment, expected = engine.model.open(state), model(tokens, state)
+            logits = [segment.step(tokens[:, :1]), segment.step(tokens[:, 1:])]
+            assert_same(torch.cat(logits, dim=1), expected.logits)
+            assert_same_state(segment.close(), expected.state)
+
+
+@pytest.mark.parametrize("kind", ["memory_in_layers", "memory_in_layers_with_cache"])
+def test_a_kind_of_memory_that_lives_in_the_layers_is_left_to_the_plain_ones(kind):
+    model = model_from(configuration(kind))
+    engine, tokens = engine_of(model), random_tokens(2, 4).to(DEVICE)
+    assert "lives in the layers" in why_not_served(model, "bf16-mixed") or DEVICE == "cpu"
+    gradients = []
+    for each in (model, engine.model):
+        model.zero_grad()
+        engine.begin()
+        first = each(tokens, each.initial_state(2), targets=tokens)
+        second = each(tokens, first.state, targets=tokens)
+        (first.losses.sum() + second.losses.sum()).backward()
+        engine.deliver()
+        gradients.append([second.logits, *(parameter.grad for parameter in model.parameters())])
+    for result, expected in zip(*reversed(gradients), strict=True):
+        assert_close(result, expected, 1e-12)
+
+
+def why(model: SegmentModel, monkeypatch: pytest.MonkeyPatch, **how: Any) -> str:
+    """Why a model is not served, if it were on a GPU."""
+    monkeypatch.setattr(model, "parameters", lambda: iter([SimpleNamespace(device=torch.device("cuda"))]))
+    return why_not_served(model, **{"precision": "bf16-mixed", **how})
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has all it takes."""
+    monkeypatch.setattr("rmt.gpu.engine.has_bfloat16", lambda: True)
+    monkeypatch.setattr("rmt.gpu.engine.has_triton", lambda: True)
+
+
+@NORMS
+@POSITIONS
+@pytest.mark.parametrize("kind", SERVED)
+def test_every_model_is_served(kind, positions, norm, gpu, monkeypatch):
+    model = model_of(kind, positions=positions, norm=norm, dropout=0.1, cutoffs=(5,), div_val=2)
+    assert why(model, monkeypatch) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "how", "reason"),
+    [
+        ("rmt", {}, {"precision": "32-true"}, "it computes in bf16-mixed, not in 32-true"),
+        ("rmt", {"head_width": 256}, {}, "head_width=256 is above 128"),
+        ("rmt", {"positions": "relative-lm-rmt"}, {}, "positions=relative-lm-rmt look at what comes later"),
+        ("memory_in_layers", {}, {}, "memory.kind=layer_average lives in the layers"),
+    ],
+)
+def test_what_is_not_served_says_why(kind, settings, how, reason, gpu, monkeypatch):
+    assert why(model_of(kind, **settings), monkeypatch, **how) == reason
+
+
+def test_a_model_with_a_frozen_parameter_is_served_where_it_does_not_learn(gpu, monkeypatch):
+    model = model_of("rmt")
+    model.embedding.requires_grad_(False)  # then nothing would tell the layers to differentiate
+    assert why(model, monkeypatch) == "embedding.weight is frozen"
+    assert why(model, monkeypatch, learns=False) == ""
+
+
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
+        ("has_bfloat16", "the GPU does not multiply in bfloat16"),
+        ("has_triton", "Triton is not installed"),
+    ],
+)
+def test_a_machine_that_lacks_something_says_what(missing, reason, gpu, monkeypatch):
+    monkeypatch.setattr(f"rmt.gpu.engine.{missing}", lambda: False)
+    assert why(model_of("rmt"), monkeypatch) == reason
+
+
+def test_a_cpu_is_not_served():
+    model = model_of("rmt").cpu()
+    assert why_not_served(model, "bf16-mixed") == "it serves CUDA devices, not cpu"

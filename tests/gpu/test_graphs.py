@@ -1,0 +1,101 @@
+"""Recording work as a CUDA graph: when it is done, and that it changes nothing."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from rmt.gpu import graphs
+from rmt.gpu.graphs import KEPT, Recorder, sent, uncollected
+
+
+class Recording:
+    """Stands in for a CUDA graph: refuses inputs of another shape, as a graph's memory does."""
+
+    def __init__(self, work: Any, pool: Any, kind: object, *inputs: Tensor):
+        self.work, self.kind, self.shapes = work, kind, [tensor.shape for tensor in inputs]
+        self.graph = self
+        self.before = pool
+
+    def pool(self) -> str:
+        return "shared"
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        assert [tensor.shape for tensor in inputs] == self.shapes
+        return ("replayed", self.kind, *inputs)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    monkeypatch.setattr(graphs, "Captured", Recording)
+    return Recorder(lambda kind, *inputs: ("worked", kind, *inputs), enabled=True)
+
+
+def how(recorder: Recorder, kind: str, *shape: int) -> str:
+    return str(recorder(kind, torch.zeros(shape))[0])
+
+
+def test_the_second_call_of_a_kind_in_a_row_is_recorded(recorder: Recorder) -> None:
+    assert [how(recorder, "a", 2, 3) for _ in range(3)] == ["worked", "replayed", "replayed"]
+
+
+def test_another_kind_is_not_taken_for_the_recorded_one(recorder: Recorder) -> None:
+    assert [how(recorder, kind, 2, 3) for kind in "aabb"] == ["worked", "replayed", "worked", "replayed"]
+
+
+def test_another_shape_of_the_same_kind_is_not_taken_for_the_recorded_one(recorder: Recorder) -> None:
+    calls = [how(recorder, "a", 2, tokens) for tokens in (6, 6, 8, 8, 6)]
+    assert calls == ["worked", "replayed", "worked", "replayed", "replayed"]
+
+
+def test_the_last_few_recordings_are_kept(recorder: Recorder) -> None:
+    for tokens in range(KEPT + 1):
+        assert [how(recorder, "a", tokens) for _ in range(2)] == ["worked", "replayed"]
+    assert how(recorder, "a", 1) == "replayed"
+    assert how(recorder, "a", 0) == "worked"
+
+
+def test_recordings_share_their_memory(recorder: Recorder) -> None:
+    for kind in "aabb":
+        how(recorder, kind, 2, 3)
+    assert [recording.before for recording in recorder.recordings.values()] == [None, "shared"]
+
+
+def test_nothing_is_collected_while_a_recording_is_made() -> None:
+    with uncollected():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ValueError, match="broken"), uncollected():
+        raise ValueError("broken")
+    assert gc.isenabled()
+
+
+def test_what_was_forgotten_is_not_replayed(recorder: Recorder) -> None:
+    assert [how(recorder, "a", 2, 3) for _ in range(2)] == ["worked", "replayed"]
+    recorder.forget()
+    assert [how(recorder, "a", 2, 3) for _ in range(2)] == ["worked", "replayed"]
+
+
+def test_another_precision_is_another_call(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    how(recorder, "a", 2, 3)
+    assert recorder("a", torch.zeros((2, 3), dtype=torch.float16))[0] == "worked"
+    monkeypatch.setattr(graphs, "autocast", lambda: (True, torch.bfloat16))
+    assert recorder("a", torch.zeros((2, 3), dtype=torch.float16))[0] == "worked"
+    assert recorder("a", torch.zeros((2, 3), dtype=torch.float16))[0] == "replayed"
+
+
+def test_a_recorder_that_is_off_always_works() -> None:
+    recorder = Recorder(lambda kind, *inputs: ("worked", kind, *inputs), enabled=False)
+    assert [how(recorder, "a", 2, 3) for _ in range(3)] == ["worked"] * 3
+
+
+def test_a_tensor_that_is_sent_stays_where_it_is_on_a_cpu() -> None:
+    tensor = torch.arange(6).view(2, 3)
+    assert sent(tensor, torch.device("cpu")) is tensor
+    turned = sent(tensor.mT, torch.device("cpu"))
+    assert turned.is_contiguous()
+    assert torch.equal(turned, tensor.mT)

@@ -1,0 +1,166 @@
+"""The engine with its kernels is the engine in plain torch: outputs, states and all gradients."""
+
+# S seeds · B batch · L tokens of a segment
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call, vmap
+
+from rmt import State
+from rmt.gpu import kernels, naive
+from rmt.gpu.dropout import update_keys
+from rmt.gpu.engine import Engine
+from rmt.gpu.tiles import TILES
+from tests.gpu.updates import (
+    DEVICE,
+    Step,
+    assert_close,
+    assert_same_outcome,
+    differentiated,
+    model_of,
+    steps,
+)
+
+SINGLE = torch.float32
+TOLERANCE = 5e-5 if DEVICE == "cpu" else 5e-2  # a GPU's kernels multiply float32 as TF32
+BLOCKS = 2  # that share the sums over rows, so that a program has more rows than one tile
+SEEDS = 2
+
+
+class Way:
+    """Which kernels a model runs in: layers whole or in parts, short segments whole or in tiles."""
+
+    def __init__(self, fused: bool, short: bool):
+        self.fused, self.short = fused, short
+
+    def take(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kernels, "MAX_FUSED_WIDTH", 128 if self.fused else 0)
+        if not self.short:
+            monkeypatch.setitem(TILES["short_attention"], "rows", 0)
+
+    def __str__(self) -> str:
+        return f"{'fused' if self.fused else 'wide'}-{'short' if self.short else 'tiled'}"
+
+
+# a sample of all kernels: kind, size, way, settings
+SAMPLE = [
+    ("rmt", "odd", Way(True, True), {"dropout": 0.3}),
+    ("rmt", "even", Way(False, True), {"positions": "rotary", "norm": "post"}),
+    ("transformer_xl_rmt", "odd", Way(False, False), {"dropout": 0.3}),
+    ("rmt", "odd", Way(True, False), {"norm": "post"}),
+]
+ALL = [
+    (kind, size, Way(fused, short), {"positions": positions, "norm": norm, "dropout": dropout})
+    for kind, size in (("rmt", "odd"), ("memory_sees_cache", "even"), ("baseline", "even"))
+    for fused in ((True, False) if kind != "memory_sees_cache" else (False,))
+    for positions, short in (("relative", True), ("relative", False), ("rotary", True))
+    for norm in ("pre", "post")
+    for dropout in (0.0, 0.3)
+]
+
+
+def name_of(kind: str, size: str, way: Way, settings: dict[str, Any]) -> str:
+    return "-".join([kind, size, str(way), *(str(value) for value in settings.values())])
+
+
+CASES = [pytest.param(*case, id=name_of(*case)) for case in SAMPLE]
+CASES += [pytest.param(*case, id=f"all-{name_of(*case)}", marks=pytest.mark.slow) for case in ALL]
+
+
+def few_blocks(engine: Engine) -> Engine:
+    """Room for the sums of a few programs only: they take turns with the rows."""
+    weights = engine.weights
+    for name in ("norm_sums", "cache_sums", "up_sums", "bias_sums"):
+        setattr(weights, name, getattr(weights, name)[:, :, :BLOCKS].clone())
+    return engine
+
+
+def segments_of(batch: int) -> list[Step]:
+    """One that is passed, one that counts, a shorter one in which a row begins anew."""
+    first, second, _, last = steps(batch)
+    return [first, second, last]
+
+
+@pytest.mark.parametrize(("kind", "size", "way", "settings"), CASES)
+def test_the_engine_with_kernels_is_the_engine_in_plain_torch(kind, size, way, settings, monkeypatch):
+    way.take(monkeypatch)
+    model, keys = model_of(kind, size, SINGLE, **settings), update_keys(1, 2).to(DEVICE)
+    expected = differentiated(model, Engine(model, SINGLE, operations=naive), segments_of(2), keys=keys)
+    engine = few_blocks(Engine(model, SINGLE, operations=kernels))
+    assert engine.weights.is_fused == way.fused
+    outcome = differentiated(model, engine, segments_of(2), keys=keys)
+    assert_same_outcome(outcome, expected, TOLERANCE)
+
+
+@pytest.mark.parametrize("recompute", [False, True], ids=["kept", "recomputed"])
+def test_factors_of_a_fused_layer_wait_side_by_side_from_the_second_update_on(recompute, monkeypatch):
+    Way(True, True).take(monkeypatch)
+    model, segments = model_of("rmt", "odd", SINGLE), segments_of(2)[1:]
+    expected = differentiated(model, Engine(model, SINGLE, operations=naive), segments)
+    engine = few_blocks(Engine(model, SINGLE, operations=kernels, recompute=recompute))
+    for _ in range(2):
+        assert_same_outcome(differentiated(model, engine, segments), expected, TOLERANCE)
+    assert bool(engine.weights.qkv.gradients.buffers) != recompute
+
+
+class Stacked:
+    """Seeds of one model, their updates made at once."""
+
+    def __init__(self, kind: str, operations: ModuleType, **settings: Any):
+        self.model = model_of(kind, "odd", SINGLE, **settings)
+        generator = torch.Generator().manual_seed(5)
+        self.parameters = {
+            name: (0.3 * torch.randn(SEEDS, *parameter.shape, generator=generator))
+            .to(DEVICE)
+            .requires_grad_()
+            for name, parameter in self.model.named_parameters()
+        }
+        engine = Engine(self.model, SINGLE, parameters=self.parameters, operations=operations)
+        self.engine = few_blocks(engine)
+
+    def encode(self, tokens: Tensor, state: State | None, **options: Any) -> tuple[Any, ...]:
+        """A segment of every seed: (S, B, L)."""
+        fixed = {"predict": False} if not options else {}
+
+        def encode(
+            parameters: dict[str, Tensor], tokens: Tensor, state: State, tensors: dict[str, Tensor]
+        ) -> tuple[Any, ...]:
+            named = {**tensors, **fixed}
+            output = functional_call(self.engine.model, parameters, (tokens, state), named)
+            return output.logits, output.state, *(() if fixed else (output.losses,))
+
+        return vmap(encode)(self.parameters, tokens, state, options)
+
+    def update(self, batch: int) -> list[Tensor]:
+        """Logits, losses, the state behind, and all gradients."""
+        segments = [torch.stack([segment.tokens] * SEEDS) for segment in segments_of(batch)]
+        self.engine.begin(torch.stack([update_keys(seed, 0) for seed in range(SEEDS)]).to(DEVICE))
+        initial = self.model.initial_state(batch)
+        state = initial.map(lambda tensor: torch.stack([tensor] * SEEDS).contiguous())
+        _, state = self.encode(segments[0], state)
+        logits, state, losses = self.encode(segments[1], state, targets=segments[1])
+        shorter, state, others = self.encode(segments[2], state, targets=segments[2])
+        (losses.sum() + others.sum() + state.memory.square().sum()).backward()
+        self.engine.deliver()
+        gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
+        return [logits, shorter, losses, others, *state.flat(), *gradients]
+
+
+@pytest.mark.parametrize(
+    ("kind", "batch", "settings"),
+    [
+        pytest.param("rmt", 2, {"dropout": 0.3}, id="rmt"),
+        pytest.param("transformer_xl_rmt", 1, {}, id="cache-of-single-rows"),
+        pytest.param("rmt", 1, {"positions": "rotary"}, id="single-rows", marks=pytest.mark.slow),
+        pytest.param("transformer_xl", 2, {"norm": "post"}, id="cache", marks=pytest.mark.slow),
+    ],
+)
+def test_kernels_take_many_seeds(kind, batch, settings):
+    results, expected = (Stacked(kind, each, **settings).update(batch) for each in (kernels, naive))
+    assert len(results) == len(expected)
+    for result, other in zip(results, expected, strict=True):
+        assert_close(result, other, TOLERANCE)
