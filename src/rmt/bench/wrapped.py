@@ -46,6 +46,7 @@ class Workload(NamedTuple):
     segments: int
     length: int
     predicts: bool  # every next token; else a class of each document
+    ragged: bool = False  # rows end one after the other, the first where a quarter of a segment is missing
 
 
 def bert(layers: int, width: int, documents: int = 16, length: int = 512) -> Workload:
@@ -66,6 +67,7 @@ def gpt2(documents: int = 4, length: int = 1024) -> Workload:
 
 
 WORKLOADS = {"minilm": bert(6, 384), "bert-base": bert(12, 768), "gpt2": gpt2()}
+RAGGED = {f"{name}-ragged": workload._replace(ragged=True) for name, workload in WORKLOADS.items()}
 
 
 class StepTime(NamedTuple):
@@ -113,10 +115,11 @@ def compare(name: str, workload: Workload, device: torch.device, steps: int) -> 
 
 def comparisons(names: Sequence[str], device: torch.device, steps: int) -> Iterator[Comparison]:
     """The comparisons of workloads by their names."""
+    known = {**WORKLOADS, **RAGGED}
     for name in names:
-        if name not in WORKLOADS:
-            raise ConfigError(f"workload {name!r} is unknown; choose from: {', '.join(WORKLOADS)}")
-        yield compare(name, WORKLOADS[name], device, steps)
+        if name not in known:
+            raise ConfigError(f"workload {name!r} is unknown; choose from: {', '.join(known)}")
+        yield compare(name, known[name], device, steps)
 
 
 def table_lines(rows: Iterable[Comparison]) -> Iterator[str]:
@@ -202,8 +205,13 @@ def random_tokens(rows: int, length: int, device: torch.device) -> Tensor:
 
 def batch(workload: Workload, tokens: Tensor) -> dict[str, Tensor]:
     """The arguments of a model for these tokens, labels among them."""
-    labels = tokens if workload.predicts else tokens[:, 0] % 2
-    return {"input_ids": tokens, "labels": labels}
+    inputs = {"input_ids": tokens, "labels": tokens if workload.predicts else tokens[:, 0] % 2}
+    if workload.ragged:
+        rows, length = tokens.shape
+        missing = torch.linspace(workload.length / 4, 0, rows, device=tokens.device)
+        exists = torch.arange(length, device=tokens.device) < length - missing[:, None]
+        inputs["attention_mask"] = exists.long()
+    return inputs
 
 
 def training_step(model: Any, batches: list[dict[str, Tensor]], device: torch.device) -> Callable[[], None]:
