@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
 
-from rmt.bench.wrapped import WORKLOADS, comparisons, hardware, table
+from rmt.bench.wrapped import WORKLOADS, Comparison, comparisons, hardware, table_lines
 
 
 def main() -> None:
@@ -26,11 +27,20 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     options = parser.parse_args()
     device = torch.device(options.device)
-    rows = list(comparisons(options.workloads, device, options.steps))
-    print(f"{hardware(device)}\n\n{table(rows)}")
+    rows: list[Comparison] = []
+    print(f"{hardware(device)}\n")
+    for line in table_lines(noted(comparisons(options.workloads, device, options.steps), rows)):
+        print(line, flush=True)
     if options.json:
         numbers = {"hardware": hardware(device), "rows": [row.record() for row in rows]}
         options.json.write_text(json.dumps(numbers, indent=1) + "\n")
+
+
+def noted(rows: Iterable[Comparison], measured: list[Comparison]) -> Iterator[Comparison]:
+    """The rows, each also put into a list."""
+    for row in rows:
+        measured.append(row)
+        yield row
 
 
 if __name__ == "__main__":

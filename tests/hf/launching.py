@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from rmt.hf.graphs import Unsynchronised
+from rmt.hf.graphs import done_unsynchronised
 
 
 class Repeated:
@@ -31,8 +31,7 @@ class RepeatingLauncher:
         self.device = device
 
     def prepare(self, work: Callable[[], object]) -> None:
-        with Unsynchronised(self.device):
-            work()
+        done_unsynchronised(work, self.device)
 
     def record(self, work: Callable[[], object], pool: object) -> Repeated:
         type(self).recorded += 1

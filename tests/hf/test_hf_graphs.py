@@ -55,12 +55,14 @@ def expected_of(model, inputs):
 
 
 def assert_same(results, expected, tolerance=1e-4):
-    for result, reference in zip(results, expected, strict=True):
+    """The output beside its size, gradients beside the largest: those of keys' biases are rounding alone."""
+    largest = max((part.abs().max() for part in expected[1:] if part is not None), default=1.0)
+    for index, (result, reference) in enumerate(zip(results, expected, strict=True)):
         if reference is None:
             assert result is None or not result.any()
         else:
-            scale = reference.float().abs().max().clamp(min=1e-3)
-            assert ((result - reference).float().abs().max() / scale) < tolerance
+            scale = largest if index else reference.abs().max()
+            assert ((result - reference).abs().max() / scale) < tolerance
 
 
 def replays(model):
@@ -75,7 +77,7 @@ def test_graphs_are_the_same_function(name, lengths):
     for seed in (0, 0, 0, 1):
         inputs = on_gpu(name, *lengths, seed=seed)
         assert_same(run(model, inputs), expected_of(model, inputs))
-    assert replays(model)
+    assert replays(model) == (name not in EAGER_ONLY)  # those copy from the host in every layer
 
 
 @TINY
@@ -133,6 +135,7 @@ def test_every_pass_draws_its_own_dropout():
     assert torch.equal(run(model, inputs)[0], outputs[3])
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_a_text_without_padding_never_makes_the_host_wait():
     model = model_of("bert")
     inputs = {"input_ids": on_gpu("bert", 17, 17)["input_ids"]}

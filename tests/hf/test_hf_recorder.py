@@ -308,8 +308,16 @@ def test_ragged_segments_have_one_of_a_few_lengths(launcher, monkeypatch):
     for length in range(16, 30):
         gradients_of(model, texts("bert", length, length - 5))
     forms = recorder.recorders[model].seen
-    lengths = {part[0][1] - 2 for form in forms for part in form if isinstance(part, tuple)}
-    assert lengths == {4, 8, 12, 16}
+    lengths = {part[0][1] for form in forms for part in form if isinstance(part, tuple)}
+    assert lengths == {8, 12, 16, 18, 20}  # 18: without padding, 13 tokens, 3 special ones and 2 of memory
+
+
+def test_no_segment_is_longer_than_the_model_has_positions(launcher):
+    model = remembering("bert", "ForSequenceClassification", "sdpa", length=58)
+    lengths = recorder.Lengths.of(model)
+    assert [lengths.rounded(length) for length in (1, 40, 61)] == [62, 62, 62]
+    assert recorder.Lengths(515, 10, None).rounded(515) == 518
+    assert recorder.Lengths(515, 10, None).rounded(300) == 374
 
 
 def test_recordings_are_in_no_copy_and_in_no_file(launcher, tmp_path):

@@ -46,6 +46,7 @@ class Workload(NamedTuple):
     segments: int
     length: int
     predicts: bool  # every next token; else a class of each document
+    ragged: bool = False  # rows end one after the other, the first where a quarter of a segment is missing
 
 
 def bert(layers: int, width: int, documents: int = 16, length: int = 512) -> Workload:
@@ -66,6 +67,7 @@ def gpt2(documents: int = 4, length: int = 1024) -> Workload:
 
 
 WORKLOADS = {"minilm": bert(6, 384), "bert-base": bert(12, 768), "gpt2": gpt2()}
+RAGGED = {f"{name}-ragged": workload._replace(ragged=True) for name, workload in WORKLOADS.items()}
 
 
 class StepTime(NamedTuple):
@@ -113,21 +115,32 @@ def compare(name: str, workload: Workload, device: torch.device, steps: int) -> 
 
 def comparisons(names: Sequence[str], device: torch.device, steps: int) -> Iterator[Comparison]:
     """The comparisons of workloads by their names."""
+    known = {**WORKLOADS, **RAGGED}
     for name in names:
-        if name not in WORKLOADS:
-            raise ConfigError(f"workload {name!r} is unknown; choose from: {', '.join(WORKLOADS)}")
-        yield compare(name, WORKLOADS[name], device, steps)
+        if name not in known:
+            raise ConfigError(f"workload {name!r} is unknown; choose from: {', '.join(known)}")
+        yield compare(name, known[name], device, steps)
 
 
-def table(rows: Iterable[Comparison]) -> str:
-    """The comparisons in Markdown: milliseconds of a step (quickest to slowest block), and ratios."""
-    lines = [COLUMNS, ["---"] * len(COLUMNS)]
+def table_lines(rows: Iterable[Comparison]) -> Iterator[str]:
+    """The lines of a table in Markdown, each as soon as its row is measured."""
+    for cells in (COLUMNS, ["---"] * len(COLUMNS)):
+        yield f"| {' | '.join(cells)} |"
     for row in rows:
-        times = (f"{time.median:.1f} ({time.low:.1f} to {time.high:.1f})" for time in row[2:5])
-        ratios = (f"{ratio:.2f}" for ratio in (row.slower_than_at_once, row.slower_than_in_turn))
-        speed = f"{row.tokens / row.wrapped.median:,.0f}"  # per millisecond: thousands per second
-        lines.append([row.workload, *times, *ratios, speed, f"{row.peak / 2**30:.2f}"])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        yield f"| {' | '.join(cells_of(row))} |"
+
+
+def cells_of(row: Comparison) -> list[str]:
+    """Milliseconds of a step (quickest to slowest block), and ratios, in the order of `COLUMNS`."""
+    times = (row.at_once, row.in_turn, row.wrapped)
+    ratios = (row.slower_than_at_once, row.slower_than_in_turn)
+    return [
+        row.workload,
+        *(f"{time.median:.1f} ({time.low:.1f} to {time.high:.1f})" for time in times),
+        *(f"{ratio:.2f}" for ratio in ratios),
+        f"{row.tokens / row.wrapped.median:,.0f}",  # per millisecond: thousands per second
+        f"{row.peak / 2**30:.2f}",
+    ]
 
 
 def hardware(device: torch.device) -> str:
@@ -139,25 +152,29 @@ def hardware(device: torch.device) -> str:
 
 def plain_at_once(workload: Workload, device: torch.device) -> Callable[[], None]:
     """A step of the plain model on segments as rows of one batch (B · S, L)."""
-    model = plain_model(workload).to(device).train()
-    tokens = random_tokens(workload, workload.documents * workload.segments, workload.length, device)
+    with device:
+        model = plain_model(workload).train()
+    tokens = random_tokens(workload.documents * workload.segments, workload.length, device)
     return training_step(model, [batch(workload, tokens)], device)
 
 
 def plain_in_turn(workload: Workload, device: torch.device) -> Callable[[], None]:
     """A step of the plain model on batches (B, Q), a forward and a backward pass for each segment."""
-    model = plain_model(workload).to(device).train()
-    length = positions(wrapped_model(workload))
-    tokens = random_tokens(workload, workload.documents, length, device)
+    with torch.device("meta"):  # sizes only
+        length = positions(wrapped_model(workload))
+    with device:
+        model = plain_model(workload).train()
+    tokens = random_tokens(workload.documents, length, device)
     return training_step(model, [batch(workload, tokens)] * workload.segments, device)
 
 
 def with_memory(workload: Workload, device: torch.device) -> Callable[[], None]:
     """A step of the wrapped model on whole documents."""
-    model = wrapped_model(workload).to(device).train()
+    with device:
+        model = wrapped_model(workload).train()
     settings = model.settings
     length = workload.segments * workload.length + settings.prefix + settings.suffix
-    tokens = random_tokens(workload, workload.documents, length, device)
+    tokens = random_tokens(workload.documents, length, device)
     return training_step(model, [batch(workload, tokens)], device)
 
 
@@ -181,15 +198,20 @@ def positions(model: Any) -> int:
     return int(settings.segment_length + special + memory.read_size + memory.write_size)
 
 
-def random_tokens(workload: Workload, rows: int, length: int, device: torch.device) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(1000, 30_000, (rows, length), generator=generator).to(device)
+def random_tokens(rows: int, length: int, device: torch.device) -> Tensor:
+    """Tokens (rows, length) that every vocabulary here has."""
+    return torch.randint(1000, 30_000, (rows, length), device=device)
 
 
 def batch(workload: Workload, tokens: Tensor) -> dict[str, Tensor]:
     """The arguments of a model for these tokens, labels among them."""
-    labels = tokens if workload.predicts else tokens[:, 0] % 2
-    return {"input_ids": tokens, "labels": labels}
+    inputs = {"input_ids": tokens, "labels": tokens if workload.predicts else tokens[:, 0] % 2}
+    if workload.ragged:
+        rows, length = tokens.shape
+        missing = torch.linspace(workload.length / 4, 0, rows, device=tokens.device)
+        exists = torch.arange(length, device=tokens.device) < length - missing[:, None]
+        inputs["attention_mask"] = exists.long()
+    return inputs
 
 
 def training_step(model: Any, batches: list[dict[str, Tensor]], device: torch.device) -> Callable[[], None]:

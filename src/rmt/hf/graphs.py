@@ -72,8 +72,8 @@ class GraphLauncher:
         self.device, self.stream = device, torch.cuda.Stream(device)
 
     def prepare(self, work: Callable[[], object]) -> None:
-        with self.aside(), Unsynchronised(self.device):
-            work()
+        with self.aside():
+            done_unsynchronised(work, self.device)
 
     def record(self, work: Callable[[], object], pool: Any) -> Pass:
         torch.cuda.synchronize(self.device)
@@ -150,33 +150,41 @@ class Recording:
         return self.output.clone()
 
     def replay_backward(self, gradient: Tensor) -> list[Tensor | None]:
-        """The gradients of inputs and weights that belong to the last forward pass."""
+        """The gradients of inputs and of weights side by side that belong to the last forward pass."""
         self.gradient.copy_(gradient)
         self.backward_pass.replay()
         of_inputs = [None if part is None else part.clone() for part in self.of_inputs]
-        return [*of_inputs, *self.of_weights.copies()]
+        return [*of_inputs, *(flat.clone() for flat in self.of_weights.flat)]
 
 
 class WeightGradients:
-    """Gradients side by side, by number format: one copy makes them the caller's, who may add to them."""
+    """Gradients side by side, by number format, so that a copy and a sum of them are one each."""
 
     def __init__(self, gradients: Sequence[Tensor | None]):
-        self.used = [
-            gradient is not None for gradient in gradients
-        ]  # which weights have a part in the output
-        parts = [gradient for gradient in gradients if gradient is not None]
-        self.forms = [(part.dtype, part.shape) for part in parts]
-        self.flat = {
-            dtype: torch.cat([part.flatten() for part in parts if part.dtype == dtype])
-            for dtype in {part.dtype for part in parts}
-        }
+        self.used = tuple(part is not None for part in gradients)  # which weights have a part in the output
+        parts = [part for part in gradients if part is not None]
+        formats = dict.fromkeys(part.dtype for part in parts)
+        self.flat = [
+            torch.cat([part.flatten() for part in parts if part.dtype == dtype]) for dtype in formats
+        ]
 
-    def copies(self) -> Iterator[Tensor]:
-        """The gradients of the weights that have one, in their order."""
-        rest = {dtype: flat.clone() for dtype, flat in self.flat.items()}
-        for dtype, shape in self.forms:
-            part, rest[dtype] = rest[dtype].tensor_split([shape.numel()])
-            yield part.view(shape)
+
+class SideBySide(torch.autograd.Function):
+    """Weights of one number format as one tensor (n,), which nobody looks into: only its gradient counts.
+
+    All segments of a call share it. So their gradients are added up as one, and weights get theirs once.
+    """
+
+    @staticmethod
+    def forward(context: Any, *weights: Tensor) -> Tensor:
+        context.shapes = [weight.shape for weight in weights]
+        return weights[0].new_zeros(()).expand(sum(shape.numel() for shape in context.shapes))
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+        parts = gradient.split([shape.numel() for shape in context.shapes])
+        return tuple(part.view(shape) for part, shape in zip(parts, context.shapes, strict=True))
 
 
 class Slot:
@@ -204,7 +212,7 @@ class Slot:
 
 
 class Replayed(torch.autograd.Function):
-    """A recorded segment in the graph of autograd: inputs and weights in, output out."""
+    """A recorded segment in the graph of autograd: inputs and weights side by side in, output out."""
 
     @staticmethod
     def forward(context: Any, recording: Recording, token: Tensor, inputs: int, *tensors: Tensor) -> Tensor:
@@ -223,22 +231,35 @@ class HostWaits(Exception):
     """Work that makes the host wait for the device, and so cannot be recorded."""
 
 
+def done_unsynchronised(work: Callable[[], object], device: torch.device) -> None:
+    """Do the work, unless it makes the host wait for the device."""
+    with Unsynchronised(device) as watch:
+        try:
+            work()
+        except Exception:  # a script of torch makes others of those that are raised inside
+            if watch.refused:
+                raise HostWaits(watch.refused) from None
+            raise
+
+
 class Unsynchronised(TorchDispatchMode):
     """Refuses what makes the host wait for a device: a value that is looked at, a copy to elsewhere."""
 
     def __init__(self, device: torch.device):
         super().__init__()
-        self.device = device
+        self.device, self.refused = device, ""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         tensors = [tensor for tensor in (*args, *(kwargs or {}).values()) if isinstance(tensor, Tensor)]
         output = function(*args, **(kwargs or {}))
         looked_at = function in LOOKED_AT or (function in INDEXED and chosen_by_mask(args[1]))
         if looked_at and any(tensor.device == self.device for tensor in tensors):
-            raise HostWaits(f"{function} makes the host wait for the device")
+            self.refused = f"{function} makes the host wait for the device"
+            raise HostWaits(self.refused)
         moved = [*tensors, output] if function in COPIES else []
         if len({tensor.device.type for tensor in moved}) > 1:
-            raise HostWaits(f"{function} copies between devices")
+            self.refused = f"{function} copies between devices"
+            raise HostWaits(self.refused)
         return output
 
 

@@ -14,7 +14,7 @@ from rmt.hf.families import Family, Layout
 
 TOKEN, READ, WRITE = -1, 0, 1  # what stands at a place
 DENSE = ("eager", "sdpa")  # attention that takes an additive mask (B, 1, Q, K)
-CAUSAL = "rmt_causal"  # attention that knows by itself who sees whom, in a segment without padding
+UNMASKED = "rmt_unmasked"  # attention that knows by itself who sees whom, in a segment without padding
 
 
 class PackedRows(Protocol):
@@ -63,7 +63,7 @@ def backbone_mask(config: Any, family: Family, layout: Layout, packed: PackedRow
     whether it hides anything, and the host would wait for the device in every segment.
     """
     attention, exists = config._attn_implementation, packed.exists
-    if attention.startswith(CAUSAL):
+    if attention.startswith(UNMASKED):
         return None
     present = torch.ones_like(kind, dtype=torch.bool) if exists is None else exists  # (1, Q): for all rows
     if layout.blocks:

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,14 +21,16 @@ from torch import Tensor, nn
 
 from rmt.gpu.graphs import autocast
 from rmt.hf.backbone import RECORDED, SegmentBackbone
-from rmt.hf.causal import causal_implementation
 from rmt.hf.cell import Cell, Packed
 from rmt.hf.copies import with_attention, with_weights
-from rmt.hf.graphs import GraphLauncher, HostWaits, Launcher, Recording, Replayed, Slot
+from rmt.hf.families import limit_of
+from rmt.hf.graphs import GraphLauncher, HostWaits, Launcher, Recording, Replayed, SideBySide, Slot
 from rmt.hf.segments import TextSegment, lengthened
+from rmt.hf.unmasked import unmasked_implementation
 
 log = logging.getLogger(__name__)
-ROUNDED_TO = 128  # tokens: lengths of ragged segments repeat, and one in eight tokens is padding on average
+ROUNDED_TO = 128  # places: lengths of ragged segments repeat; of 512, an eighth is padding on average
+ALIGNED_TO = 8  # places: masks of other widths have no quick kernels
 MOST_SLOTS = 32  # segments whose gradient is waited for at a time; those beyond are computed as they are
 INPUTS = ("embedded", "exists", "kind", "types")  # of a packed segment that the backbone is given
 HARMLESS = ("return_dict", "use_cache", "num_items_in_batch")  # options that change no output of a backbone
@@ -63,25 +65,27 @@ class SegmentRecorder:
         self.weights = [leaves[id(weight)] for weight in self.parameters]
         options = {"return_dict": True, **({"use_cache": False} if model.family.kind == "decoder" else {})}
         self.cells = {whole: Cell(twin(model, leaves, whole), options) for whole in (True, False)}
-        self.settings, self.padding = model.settings, model.config.pad_token_id or 0
-        self.longest = self.settings.prefix + self.settings.suffix + self.settings.segment_length
-        self.longest += model.layout.separator
+        self.lengths = Lengths.of(model)
+        self.padding = model.config.pad_token_id or 0
         self.slots: list[Slot] = []
         self.seen: set[Hashable] = set()  # forms of earlier calls
         self.current: set[Hashable] = set()  # and of this one
+        self.gathered: dict[tuple[bool, ...], list[Tensor]] = {}  # the weights of this call, side by side
         self.enabled = True
 
     def begin(self) -> SegmentRecorder:
         """A call begins: what the last one brought comes a second time from now on."""
         self.seen |= self.current
         self.current.clear()
+        self.gathered.clear()
         return self
 
     def lengthened(self, segment: TextSegment) -> TextSegment:
         """The segment with so much padding that its length is one of a few."""
         length = segment.exists.shape[1]
-        rounded = min(ROUNDED_TO * ceil(length / ROUNDED_TO), self.longest)
-        return lengthened(segment, rounded, self.padding)
+        if segment.whole and length == self.lengths.longest:
+            return segment
+        return lengthened(segment, self.lengths.rounded(length), self.padding)
 
     def __call__(self, packed: Packed) -> Any:
         """The backbone's output by a recording; None where there is none yet."""
@@ -108,10 +112,21 @@ class SegmentRecorder:
         if not recording.learns:
             with torch.inference_mode(False), torch.no_grad():
                 return recording.replay_forward(inputs)
-        trained = [weight for weight in self.parameters if weight.requires_grad]
-        weights = [weight for weight, used in zip(trained, recording.of_weights.used, strict=True) if used]
+        weights = self.side_by_side(recording.of_weights.used)
         output: Tensor = Replayed.apply(recording, slot.hold(), len(inputs), *inputs, *weights)
         return output
+
+    def side_by_side(self, used: tuple[bool, ...]) -> list[Tensor]:
+        """What stands for the weights that are used, the same for all segments of a call."""
+        if used not in self.gathered:
+            trained = [weight for weight in self.parameters if weight.requires_grad]
+            weights = [weight for weight, has_part in zip(trained, used, strict=True) if has_part]
+            formats = dict.fromkeys(weight.dtype for weight in weights)
+            self.gathered[used] = [
+                SideBySide.apply(*(weight for weight in weights if weight.dtype == dtype))
+                for dtype in formats
+            ]
+        return self.gathered[used]
 
     def free_slot(self) -> Slot | None:
         """A slot that no gradient is waited for in."""
@@ -135,6 +150,31 @@ class SegmentRecorder:
             self.slots.clear()
 
 
+class Lengths(NamedTuple):
+    """The few lengths that segments with padding have."""
+
+    longest: int  # tokens of a whole segment, special ones too
+    blocks: int  # places of memory beside them
+    limit: int | None  # places that the model has
+
+    @classmethod
+    def of(cls, model: Any) -> Lengths:
+        settings, memory = model.settings, model.memory
+        special = settings.prefix + settings.suffix + model.layout.separator
+        limit = limit_of(model.config, model.family)
+        return cls(settings.segment_length + special, memory.read_size + memory.write_size, limit)
+
+    def rounded(self, length: int) -> int:
+        """The next longer of them."""
+        whole = round_up(self.longest + self.blocks, ALIGNED_TO)
+        places = min(round_up(length + self.blocks, ROUNDED_TO), whole)
+        return min(places, self.limit or places) - self.blocks
+
+
+def round_up(count: int, multiple: int) -> int:
+    return multiple * ceil(count / multiple)
+
+
 class SegmentWork:
     """What is recorded: the last layer's output, by the names of a packed segment's tensors."""
 
@@ -153,10 +193,11 @@ class SegmentWork:
 def twin(model: Any, leaves: dict[int, nn.Parameter], whole: bool) -> Any:
     """The model around leaves of its own for autograd, without what a segment does not need."""
     copied = with_weights(model, leaves)
-    implementation = copied.config._attn_implementation
-    if whole and copied.layout.write and implementation == "sdpa":
-        blocks = (copied.memory.read_size, copied.memory.write_size) if copied.layout.blocks else (0, 0)
-        copied = with_attention(copied, causal_implementation(*blocks))
+    local = getattr(copied.config, "global_attn_every_n_layers", 0)  # layers that need a mask in any case
+    if whole and not local and copied.config._attn_implementation == "sdpa":
+        memory = copied.memory
+        name = unmasked_implementation(copied.layout, memory.read_size, memory.write_size)
+        copied = with_attention(copied, name)
     backbone = copied.segment_backbone()
     if "pooler" in backbone._modules:
         backbone._modules["pooler"] = None
