@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from rmt.core.recording import Captured
 from torch import Tensor, nn
 from torch.nn import functional as F
 

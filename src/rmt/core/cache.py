@@ -28,15 +28,16 @@ class Cache:
         new = tuple(self.kept(h.detach(), spans) for h in layer_inputs)
         if valid is not None:
             return self.push_ragged(state, new, spans, valid)
-        cache = tuple(
-            torch.cat([old[:, rows.shape[1] :], rows[:, -self.size :]], dim=1)
-            for old, rows in zip(state.cache, new, strict=True)
-        )
+        cache = tuple(self.last_rows(old, rows) for old, rows in zip(state.cache, new, strict=True))
         return cache, (state.cached + new[0].shape[1]).clamp(max=self.size)
 
     def kept(self, h: Tensor, spans: Spans) -> Tensor:
         """The rows of a segment that are cached: its tokens, or all of them."""
         return h if self.scope == "all" else spans.split(h)[1]
+
+    def last_rows(self, old: Tensor, new: Tensor) -> Tensor:
+        """The last C of rows (B, C, D) and of new ones behind them."""
+        return torch.cat([old[:, new.shape[1] :], new[:, -self.size :]], dim=1)
 
     def push_ragged(
         self, state: State, new: tuple[Tensor, ...], spans: Spans, valid: Tensor

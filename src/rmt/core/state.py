@@ -113,6 +113,10 @@ class State(Parts, metaclass=Constructor):
 
         return self.map(chosen, other)
 
+    def formatted(self, form: State) -> State:
+        """The same state in the number formats of another."""
+        return self.map(lambda tensor, like: tensor.to(like.dtype), form)
+
     def to(self, device: torch.device | str) -> State:
         """The same state on a device."""
         return self.map(lambda tensor: tensor.to(device))

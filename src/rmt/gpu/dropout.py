@@ -13,6 +13,7 @@ from torch import Tensor
 
 WORD = 2**32
 SITES = 1 << 10  # places with a mask of their own in one segment
+SEGMENT_STEP = 2 * SITES  # from a site to the same one of the next segment
 DISTANCES, INPUT, OUTPUT = 0, 1, 2  # of the backbone: relative positions, what goes in, what comes out
 ATTENTION, INNER, FEED_FORWARD = 3, 4, 5  # of the first layer; each layer has three
 PER_LAYER = 3

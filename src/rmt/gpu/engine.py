@@ -23,6 +23,7 @@ from rmt.core.state import State
 from rmt.core.unroll import RecurrentCell, Result
 from rmt.gpu import naive
 from rmt.gpu.backbone import FastBackbone
+from rmt.gpu.cache import FastCache
 from rmt.gpu.embedding import FastAdaptiveEmbedding, FastTables, FastTiedEmbedding, table_of
 from rmt.gpu.parameters import EngineSettings, FastParameters
 from rmt.gpu.tiles import TILES
@@ -96,6 +97,7 @@ class Engine:
             modules["embedding"].tables = self.tables  # type: ignore[assignment]
         fast = copy_as(FastModel, model)
         fast._modules = {**model._modules, **modules}
+        fast.cache = FastCache(model.config.cache)
         return fast
 
     def begin(self, keys: Tensor | None = None) -> None:

@@ -9,7 +9,7 @@ update. Pre-norm and post-norm differ in where the residual goes on: from before
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,17 +51,19 @@ def encode(x: Tensor, cache: tuple[Tensor, ...], call: SegmentCall) -> tuple[Ten
         if call.keeps:
             call.records.append(record)
     call.leaving = entering.rows if call.keeps else None
-    hidden = dropped(entering.rows.normal, OUTPUT, call)
+    hidden = entering.rows.normal if call.is_fused else dropped(entering.rows.normal, OUTPUT, call)
     return call.unpadded(hidden, x), *layer_inputs
 
 
 def begin(x: Tensor, call: SegmentCall) -> Entering:
     """What goes into the first layer."""
-    weights, total = call.weights, dropped(call.flat(x), INPUT, call)
-    slot = weights.qkv.slot(0, total.shape[1], call.waits)
+    weights, rows = call.weights, call.flat(x)
+    slot = weights.qkv.slot(0, rows.shape[1], call.waits)
     if weights.is_post:
+        total = dropped(rows, INPUT, call)
         return Entering(Normed(total, slot.right.copy_(total), None), slot)
-    return Entering(weights.operations.norm(total, weights.norm(0), slot.right), slot)
+    drop = call.dropout.at(INPUT)
+    return Entering(weights.operations.norm(rows, weights.norm(0), slot.right, drop), slot)
 
 
 def encode_layer(
@@ -115,11 +117,11 @@ def finish_fused(past: Tensor, slots: Slots, layer: int, call: SegmentCall) -> t
 
 def differentiate(gradient: Tensor, call: SegmentCall) -> Tensor:
     """From the gradient of what came out (…, T, D) to that of what went in, (…, R, D)."""
-    returning = Returning(dropped(call.flat(gradient), OUTPUT, call), None)
+    rows = call.flat(gradient)
+    returning = Returning(rows if call.is_fused else dropped(rows, OUTPUT, call), None)
     for layer in reversed(range(call.weights.config.layers)):
         returning = layer_gradient(returning, layer, call)
-    to_x = dropped(begin_gradient(returning, call), INPUT, call)
-    return to_x[..., : gradient.shape[-1]]
+    return begin_gradient(returning, call)[..., : gradient.shape[-1]]
 
 
 def layer_gradient(returning: Returning, layer: int, call: SegmentCall) -> Returning:
@@ -168,14 +170,16 @@ def norm_gradient(returning: Returning, layer: int, call: SegmentCall) -> tuple[
     """Back through the norm before a layer, or behind the last: to what it saw, and to the branch in it."""
     weights, operations = call.weights, call.weights.operations
     gradient, past = to_normal(returning, layer, call)
-    drop = call.dropout.at(FEED_FORWARD, layer - 1) if layer else None
+    norm, drop = weights.norm(2 * layer), call.dropout.at(FEED_FORWARD, layer - 1)
+    if not layer:  # what went in is the branch, and its gradient is for no product
+        norm, drop = norm._replace(dtype=weights.stream), call.dropout.at(INPUT)
     gradients: tuple[Tensor, Tensor] = operations.norm_gradient(
-        gradient, past, call.entering(layer), weights.norm(2 * layer), drop
+        gradient, past, call.entering(layer), norm, drop
     )
     return gradients
 
 
-def to_normal(returning: Returning, layer: int, call: SegmentCall) -> tuple[Tensor, Tensor | None]:
+def to_normal(returning: Returning, layer: int, call: SegmentCall) -> tuple[Tensor, Any]:
     """Back through a layer's projection, and past the layer; both (S, B · R, D)."""
     weights, (gradient, past) = call.weights, returning
     if past is None:
@@ -191,9 +195,9 @@ def to_normal(returning: Returning, layer: int, call: SegmentCall) -> tuple[Tens
 def begin_gradient(returning: Returning, call: SegmentCall) -> Tensor:
     """The gradient of the first layer's input."""
     if not call.weights.is_post:
-        return norm_gradient(returning, 0, call)[0]
+        return norm_gradient(returning, 0, call)[1]
     gradient, past = to_normal(returning, 0, call)
-    return gradient.to(call.weights.stream) if past is None else gradient + past
+    return dropped(gradient + past, INPUT, call)
 
 
 def residual(normed: Normed, call: SegmentCall) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rmt.gpu.dropout import WORD, Drop
+from rmt.gpu.dropout import SEGMENT_STEP, WORD, Drop
 from rmt.gpu.heads import (
     BiasedQueries,
     DistanceFactors,
@@ -157,8 +157,9 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor, backward: bool = False) -> N
     x.copy_(torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1))
 
 
-def norm(x: Tensor, norm: Norm, normal: Tensor) -> Normed:
-    """The layer norm of rows x (S, N, D), written to `normal`."""
+def norm(x: Tensor, norm: Norm, normal: Tensor, drop: Drop | None = None) -> Normed:
+    """The layer norm of dropout(x), rows (S, N, D), written to `normal`."""
+    x = x if drop is None else dropout(x, drop)
     true = x[..., : norm.width]
     moments = torch.stack([true.mean(-1), (true.var(-1, correction=0) + EPSILON).rsqrt()])
     rows = units(x, moments, norm.width) * norm.gain[:, None] + norm.shift[:, None]
@@ -214,23 +215,28 @@ def relu_down_gradient(gradient: Tensor, matrix: Tensor, inner: Tensor, sums: Te
     return to_inner
 
 
-def dropout(rows: Tensor, drop: Drop) -> Tensor:
-    """Rows (S, N, D) with zeros where the mask says so, the others scaled up."""
+def dropout(rows: Tensor, drop: Drop, segments: int = 1) -> Tensor:
+    """Rows (S, N, D) with zeros where the mask says so, the others scaled up.
+
+    Those of several segments in a row, (S, segments, N, D), each have the mask of their own.
+    """
+    if segments > 1:
+        sites = range(drop.site, drop.site + segments * SEGMENT_STEP, SEGMENT_STEP)
+        parts = zip(rows.unbind(1), sites, strict=True)
+        return torch.stack([dropout(part, drop._replace(site=site)) for part, site in parts], 1)
     return torch.where(kept(drop, rows.shape).to(rows.device), rows * drop.scale, 0.0).to(rows.dtype)
 
 
 def kept(drop: Drop, shape: torch.Size) -> Tensor:
     """The mask (S, …): a hash of every element's number in its seed, as in `rmt.gpu.kernels.dropout`."""
     keys, site = drop.keys, torch.tensor(drop.site, device=drop.keys.device)
-    elements = torch.arange(shape[1:].numel(), device=keys.device).view(1, *shape[1:]) % WORD
+    elements = torch.arange(shape[1:].numel(), device=keys.device).view(1, *shape[1:])
     ones = (1,) * (len(shape) - 1)
     low = mixed(keys[:, 0] ^ mixed(site)).view(-1, *ones)
     high = mixed((keys[:, 1] + site) % WORD).view(-1, *ones)
-    word = elements ^ low
-    word = (word ^ (word >> 16)) * 0x7FEB352D % WORD
-    word = word ^ high
-    word = (word ^ (word >> 15)) * 0x846CA68B % WORD
-    return word ^ (word >> 16) >= drop.threshold
+    word = (elements * 0x9E3779B1 + low) % WORD
+    word = ((word ^ (word >> 16)) * 0x7FEB352D + high) % WORD
+    return (word ^ (word >> 15)) * 0x846CA68B % WORD >= drop.threshold
 
 
 def mixed(word: Tensor) -> Tensor:

@@ -19,13 +19,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from rmt.core.config import ModelConfig
-from rmt.gpu.distances import Distances, project_distances
+from rmt.gpu.distances import Distances, SegmentDistances, project_distances
 from rmt.gpu.dropout import DISTANCES, Dropout
 from rmt.gpu.heads import Seen, seen_of
 from rmt.gpu.norms import Norm
 from rmt.gpu.padding import PaddedMatrices, PaddedVectors
 from rmt.gpu.tiles import padded
-from rmt.gpu.weight_gradients import sum_format
+from rmt.gpu.weight_gradients import consecutive, sum_format
 from rmt.nn.axis import Axis
 from rmt.nn.positions import Relative, Rotary
 
@@ -105,7 +105,8 @@ class FastParameters:
         self.tables: dict[tuple[int, int], tuple[Tensor, ...]] = {}
         self.seen: dict[tuple[int, ...], Seen] = {}
         self.axes: dict[tuple[int, ...], Axis] = {}
-        self.distances: dict[tuple[int, ...], Distances] = {}
+        self.segments_now: dict[tuple[int, ...], list[int]] = {}  # numbers of segments, by their shapes
+        self.forget_distances()
 
     def make_gradients(self) -> None:
         """Room for products, and for sums over rows."""
@@ -144,7 +145,7 @@ class FastParameters:
             *self.short_sums.values(),
         ):
             sums.zero_()
-        self.distances = {}
+        self.forget_distances()
 
     def deliver(self) -> None:
         """Hand every parameter its gradient."""
@@ -162,9 +163,15 @@ class FastParameters:
         if self.is_relative:
             parts = [sums.sum((0, 2)) for sums in (self.bias_sums, *self.short_sums.values())]
             self.biases.deliver(torch.stack(parts).sum(0).transpose(0, 1))
-            for distances in self.distances.values():
+            for distances in self.all_distances:
                 self.project.deliver(distances.projection_gradient())
-        self.distances = {}
+
+    def forget_distances(self) -> None:
+        """Relative positions are projected anew in every update."""
+        self.distances: dict[tuple[int, ...], SegmentDistances] = {}
+        self.all_distances: list[Distances] = []
+        self.segments_before = {shape: sorted({*numbers}) for shape, numbers in self.segments_now.items()}
+        self.segments_now = {}
 
     def norm(self, number: int) -> Norm:
         """Layer norm `number`: 0 of the first layer's input, then two of every layer; post-norm has no 0."""
@@ -217,15 +224,25 @@ class FastParameters:
         cosine, sine = (F.pad(angles[:, :half], (0, self.head // 2 - half)) for angles in table)
         return cosine.contiguous(), sine.contiguous()
 
-    def projected_distances(self, axis: Axis, dropout: Dropout) -> Distances:
+    def projected_distances(self, axis: Axis, dropout: Dropout) -> SegmentDistances:
         """Relative positions as the layers see them, of this update; with dropout, of this segment."""
         segment = dropout.segment if dropout.probability else 0
-        key = (*axis.mask.shape[-2:], segment)
-        if key not in self.distances:
-            (table,) = self.table(axis)
-            rows, drop = table.expand(self.seeds, -1, -1), dropout.at(DISTANCES)
-            if drop is not None:
-                rows = self.operations.dropout(rows, drop)
-            learns, max_waiting = self.settings.learns, self.settings.max_waiting
-            self.distances[key] = project_distances(rows, self.project.stored, learns, max_waiting)
-        return self.distances[key]
+        shape = (*axis.mask.shape[-2:],)
+        if (*shape, segment) not in self.distances:
+            runs = consecutive(self.segments_before.get(shape, []))
+            numbers = next((run for run in runs if segment in run), [segment])
+            self.project_segments(axis, dropout._replace(segment=numbers[0]), numbers)
+        self.segments_now.setdefault(shape, []).append(segment)
+        return self.distances[*shape, segment]
+
+    def project_segments(self, axis: Axis, dropout: Dropout, numbers: list[int]) -> None:
+        """Relative positions of segments in a row: those that had this shape in the last update, at once."""
+        (table,) = self.table(axis)
+        rows, drop = table.expand(self.seeds, len(numbers), -1, -1), dropout.at(DISTANCES)
+        if drop is not None:
+            rows = self.operations.dropout(rows, drop, len(numbers))
+        learns, max_waiting = self.settings.learns, self.settings.max_waiting
+        projected = project_distances(rows, self.project.stored, learns, max_waiting)
+        self.all_distances.append(projected)
+        for index, number in enumerate(numbers):
+            self.distances[*axis.mask.shape[-2:], number] = SegmentDistances(projected, index)

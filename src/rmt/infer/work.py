@@ -65,7 +65,7 @@ def flat_work(
     """Work on a state that is given and returned as tensors in a row, in front of the others."""
     size = len(form.flat())
     state, results = work(model, kind, form.unflatten(inputs[:size]), *inputs[size:])
-    return *state.flat(), *results
+    return *state.formatted(form).flat(), *results
 
 
 def worker_of(model: Any, work: Work, precision: str = PLAIN) -> Worker:

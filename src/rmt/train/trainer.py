@@ -114,12 +114,12 @@ class Trainer:
             self.capacities(segments),
             any(piece.fresh[span.start : span.stop]),
         )
-        total = torch.tensor(float(counted))
         resets = torch.stack([no_row(part) if part.reset is None else part.reset for part in segments], dim=1)
         columns = [torch.cat(column, dim=1) for column in zip(*(part[:3] for part in segments), strict=True)]
         states = states_needed(piece.incoming, span.start, self.config.bptt.replay_from)
         flat = (tensor for state in states for tensor in state.flat())
-        tensors = (total, self.dropout_keys(), *columns, resets, *flat)
+        numbers = torch.cat([torch.tensor([counted]), self.dropout_keys()])
+        tensors = (numbers, *columns, resets, *flat)
         return Portion(piece, span, counted, last, WindowBatch(kind, tensors, self.step))
 
     def learned(self, portion: Portion, result: UpdateResult) -> Update:

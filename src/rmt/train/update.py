@@ -44,8 +44,8 @@ class WindowBatch(NamedTuple):
     """What an update learns from, and its number."""
 
     kind: UpdateKind
-    # how many losses count, () or (K,); keys of dropout (…, 2); tokens, targets, loss mask (…, B, n · L);
-    # resets (…, B, n); states
+    # how many losses count and two keys of dropout, (…, 3); tokens, targets, loss mask (…, B, n · L); resets
+    # (…, B, n); states
     tensors: tuple[Tensor, ...]
     step: int  # updates made before
 
@@ -101,12 +101,13 @@ class Updater(ABC):
         torch.autograd.graph.increment_version(list(self.parameters.values()))  # a replay does not say so
         return UpdateResult(loss, correct, norm, tuple(state))
 
-    def step(self, kind: UpdateKind, total: Tensor, keys: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+    def step(self, kind: UpdateKind, numbers: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Gradients, clipping, the optimizers' step: all of an update that runs on the device.
 
-        `total` () or (K,) counts the losses, `keys` (2,) or (K, 2) make the masks of dropout. Returns the
-        loss, the right predictions and the gradient's norm, shaped like `total`, and the state behind.
+        `numbers` (3,) or (K, 3) count the losses and make the masks of dropout. Returns the loss, the right
+        predictions and the gradient's norm, () or (K,), and the state behind.
         """
+        total, keys = numbers[..., 0].float(), numbers[..., 1:]
         rows = total.dim()  # the dimension of the batch
         columns = (column.chunk(self.config.train.accumulate, dim=rows) for column in inputs)
         if self.engine is not None:
@@ -128,7 +129,7 @@ class Updater(ABC):
     def gradients(self, kind: UpdateKind, total: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Add the gradient of the mean loss of some rows; returns the loss, the right predictions, the state.
 
-        `inputs` are those of an update behind its keys.
+        `inputs` are those of an update behind its numbers.
         """
         segments = segments_of(kind, *inputs[:COLUMNS])
         scores: list[SegmentScore] = []
@@ -153,7 +154,7 @@ class Updater(ABC):
             (unrolled.loss / total).sum().backward()
         losses, predictions, counted = zip(*scores, strict=True)
         loss, correct = torch.stack(losses).sum(0) / total, objective.correct(predictions, counted)
-        return loss, correct, *incoming[len(segments)].flat()
+        return loss, correct, *incoming[len(segments)].formatted(self.form).flat()
 
     def states_of(self, tensors: Sequence[Tensor]) -> list[State]:
         """The states that tensors in a row belong to."""

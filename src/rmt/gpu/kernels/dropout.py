@@ -27,9 +27,7 @@ def site_keys(keys, seed, site):
 @triton.jit
 def dropped(values, element, low, high, threshold, scale):
     """Values (float32) of numbered elements: zero, or scaled up."""
-    word = element.to(tl.uint32) ^ low
-    word = (word ^ (word >> 16)) * 0x7FEB352D
-    word = word ^ high
+    word = element.to(tl.uint32) * 0x9E3779B1 + low
+    word = (word ^ (word >> 16)) * 0x7FEB352D + high
     word = (word ^ (word >> 15)) * 0x846CA68B
-    word = word ^ (word >> 16)
     return tl.where(word >= threshold.to(tl.uint32), values * scale, 0.0)

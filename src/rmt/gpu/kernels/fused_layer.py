@@ -1,11 +1,10 @@
 """A narrow layer behind its attention: a program takes some rows of one seed through all that follows.
 
 That is what `rmt.gpu.layers.finish_layer` and `finish_gradient` write as products and `rmt.gpu.kernels.rows`.
-Narrow layers are bound by how many kernels they launch, and their weights fit beside a tile of rows.
+Narrow layers are bound by launches, and their weights fit beside a tile of rows.
 """
 
-# S seeds · N rows of a seed · W true width · D width · P = H·E heads side by side · F inner width; all padded
-# BLOCK_R, BLOCK_D, BLOCK_C rows, width and columns of a tile
+# S seeds · N rows of a seed · W true width · D width · P = H·E · F inner width; BLOCK_… sizes of a tile
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rmt.gpu.dropout import ATTENTION, FEED_FORWARD, INNER
+from rmt.gpu.dropout import ATTENTION, FEED_FORWARD, INNER, OUTPUT
 from rmt.gpu.kernels.dropout import dropped, site_keys
 from rmt.gpu.kernels.rows import KernelDrop, back_through_norm, kernel_drop, moments_of, units
 from rmt.gpu.norms import Normed
@@ -47,10 +46,10 @@ class Drops(NamedTuple):
     attention: KernelDrop | None
     inner: KernelDrop | None
     feed_forward: KernelDrop | None
+    output: KernelDrop | None  # of the backbone, behind the last layer
 
 
 def weights_of(fused: FusedLayer) -> Weights:
-    """What the kernels load."""
     weights, layer = fused.weights, fused.layer
     here, after = weights.norm(2 * layer + 1), weights.norm(2 * layer + 2)
     next_layer = min(layer + 1, weights.config.layers - 1)
@@ -61,9 +60,9 @@ def weights_of(fused: FusedLayer) -> Weights:
 
 
 def drops_of(fused: FusedLayer) -> Drops:
-    """The masks of the layer."""
-    sites = (ATTENTION, INNER, FEED_FORWARD)
-    return Drops(*(kernel_drop(fused.dropout.at(site, fused.layer)) for site in sites))
+    drops = [fused.dropout.at(site, fused.layer) for site in (ATTENTION, INNER, FEED_FORWARD)]
+    ends = fused.layer + 1 == fused.weights.config.layers
+    return Drops(*map(kernel_drop, (*drops, fused.dropout.at(OUTPUT) if ends else None)))
 
 
 def tile(rows: int, width: int) -> dict[str, int]:
@@ -132,7 +131,6 @@ def load(base, rows, columns, height, stride):
 
 @triton.jit
 def store(base, values, rows, columns, height, stride):
-    """Write them."""
     inside = (rows < height)[:, None] & (columns < stride)[None, :]
     tl.store(base + rows.to(tl.int64)[:, None] * stride + columns[None, :], values, mask=inside)
 
@@ -233,6 +231,7 @@ def fused_layer_kernel(
     value = end_of(summed, value, drops.feed_forward, seed, rows, columns, D)
     store(total + first * D, value, rows, columns, height, D)
     unit = norm_of(value, rows, columns, height, W, weights.next_gain + vector, weights.next_shift + vector)
+    unit = drop_elements(unit, drops.output, seed, rows, columns, D)
     unit = unit.to(normal.dtype.element_ty)
     store(normal + first * D, unit, rows, columns, height, D)
     if projected is not None:
@@ -263,6 +262,7 @@ def fused_layer_gradient_kernel(
         values = load(total + first * D, rows, columns, height, D).to(tl.float32)
         if past is None:
             back = load(gradient + first * D, rows, columns, height, D).to(tl.float32)
+            back = drop_elements(back, drops.output, seed, rows, columns, D)
             beside = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
         else:
             beside = load(past + first * D, rows, columns, height, D).to(tl.float32)

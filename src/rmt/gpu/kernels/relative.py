@@ -46,14 +46,13 @@ def biased_queries_gradient(to_query: Tensor, to_position: Tensor, sums: Tensor,
 
 def aligned(scores: Tensor, seen: Seen) -> Tensor:
     """Scores of distances (H, N, T, W) where their keys are, (H, N, T, K padded): zero where none is seen."""
-    _, batch, length, columns = scores.shape
-    keys = padded(seen.keys)
-    result = scores.new_empty(*scores.shape[:3], keys)
-    rows, tile = scores[..., 0].numel(), TILES["aligned"]
-    grid = (triton.cdiv(rows, tile["rows"]), triton.cdiv(keys, tile["columns"]))
+    heads, batch, length, columns = scores.shape
+    keys, tile = padded(seen.keys), TILES["aligned"]
+    result = scores.new_empty(heads, batch, length, keys)
+    grid = (heads * batch, triton.cdiv(length, tile["rows"]), triton.cdiv(keys, tile["columns"]))
     with torch.cuda.device_of(scores):
         aligned_kernel[grid](
-            scores, seen, result, rows, batch, length, columns, keys,
+            scores, seen, result, batch, length, columns, keys,
             BLOCK_R=tile["rows"], BLOCK_K=tile["columns"],
         )  # fmt: skip
     return result
@@ -61,13 +60,12 @@ def aligned(scores: Tensor, seen: Seen) -> Tensor:
 
 def aligned_gradient(to_aligned: Tensor, columns: int, seen: Seen) -> Tensor:
     """The gradient of scores (H, N, T, W = columns) from that of `aligned`: zero where no key is seen."""
-    _, batch, length, keys = to_aligned.shape
-    result = to_aligned.new_empty(*to_aligned.shape[:3], columns)
-    rows, tile = to_aligned[..., 0].numel(), TILES["aligned"]
-    grid = (triton.cdiv(rows, tile["rows"]), triton.cdiv(columns, tile["columns"]))
+    heads, batch, length, keys = to_aligned.shape
+    result, tile = to_aligned.new_empty(heads, batch, length, columns), TILES["aligned"]
+    grid = (heads * batch, triton.cdiv(length, tile["rows"]), triton.cdiv(columns, tile["columns"]))
     with torch.cuda.device_of(to_aligned):
         aligned_gradient_kernel[grid](
-            to_aligned, seen, result, rows, batch, length, columns, keys,
+            to_aligned, seen, result, batch, length, columns, keys,
             BLOCK_R=tile["rows"], BLOCK_W=tile["columns"],
         )  # fmt: skip
     return result
@@ -130,40 +128,41 @@ def biased_queries_gradient_kernel(
 
 
 @triton.jit
-def visible(seen, row, key, rows, batch, length):
-    """Whether the queries of rows of (H, N, T) see keys (rows, keys)."""
-    exists, query = row < rows, row % length
-    result = key < tl.load(seen.stop + query, mask=exists, other=0)[:, None]
+def visible(seen, query, key, batch, length):
+    """Whether queries see keys (queries, keys), in the head of a segment that this program has."""
+    exists = query < length
+    result = (key >= 0) & (key < tl.load(seen.stop + query, mask=exists, other=0)[:, None])
     if seen.first is not None:
         result &= key >= tl.load(seen.first + query, mask=exists, other=0)[:, None]
     if seen.missing is not None:
-        result &= key >= tl.load(seen.missing + row // length % batch, mask=exists, other=0)[:, None]
+        result &= key >= tl.load(seen.missing + tl.program_id(0) % batch)
     return result
 
 
 @triton.jit
 def aligned_kernel(
-    scores, seen, result, rows, batch, length, columns, keys, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr
+    scores, seen, result, batch, length, columns, keys, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr
 ):
     """result[i, j] = scores[i, length-1-i + j] where query i sees key j, zero elsewhere."""
-    row, key = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.program_id(1) * BLOCK_K
-    key += tl.arange(0, BLOCK_K)[None, :]
-    start = scores + row.to(tl.int64) * columns + length - 1 - row % length
-    value = tl.load(start[:, None] + key, mask=visible(seen, row, key, rows, batch, length), other=0.0)
-    inside = (row < rows)[:, None] & (key < keys)
-    tl.store((result + row.to(tl.int64) * keys)[:, None] + key, value, mask=inside)
+    query = tl.program_id(1) * BLOCK_R + tl.arange(0, BLOCK_R)
+    key = (tl.program_id(2) * BLOCK_K + tl.arange(0, BLOCK_K))[None, :]
+    row = tl.program_id(0).to(tl.int64) * length + query
+    start = scores + row * columns + length - 1 - query
+    value = tl.load(start[:, None] + key, mask=visible(seen, query, key, batch, length), other=0.0)
+    inside = (query < length)[:, None] & (key < keys)
+    tl.store((result + row * keys)[:, None] + key, value, mask=inside)
 
 
 @triton.jit
 def aligned_gradient_kernel(
-    to_aligned, seen, result, rows, batch, length, columns, keys,
-    BLOCK_R: tl.constexpr, BLOCK_W: tl.constexpr,
-):  # fmt: skip
+    to_aligned, seen, result, batch, length, columns, keys, BLOCK_R: tl.constexpr, BLOCK_W: tl.constexpr
+):
     """result[i, length-1-i + j] = to_aligned[i, j] where query i sees key j, zero elsewhere."""
-    row, distance = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.program_id(1) * BLOCK_W
-    distance += tl.arange(0, BLOCK_W)[None, :]
-    key = distance - (length - 1 - row % length)[:, None]
-    seen_key = (key >= 0) & visible(seen, row, key, rows, batch, length)
-    value = tl.load((to_aligned + row.to(tl.int64) * keys)[:, None] + key, mask=seen_key, other=0.0)
-    inside = (row < rows)[:, None] & (distance < columns)
-    tl.store((result + row.to(tl.int64) * columns)[:, None] + distance, value, mask=inside)
+    query = tl.program_id(1) * BLOCK_R + tl.arange(0, BLOCK_R)
+    distance = (tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W))[None, :]
+    row = tl.program_id(0).to(tl.int64) * length + query
+    key = distance - (length - 1 - query)[:, None]
+    seen_key = visible(seen, query, key, batch, length)
+    value = tl.load((to_aligned + row * keys)[:, None] + key, mask=seen_key, other=0.0)
+    inside = (query < length)[:, None] & (distance < columns)
+    tl.store((result + row * columns)[:, None] + distance, value, mask=inside)

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rmt.gpu.dropout import Drop
+from rmt.gpu.dropout import SEGMENT_STEP, Drop
 from rmt.gpu.kernels.dropout import dropped, site_keys
 from rmt.gpu.norms import Branch, Norm, Normed
 from rmt.gpu.tiles import TILES
@@ -34,9 +34,11 @@ def kernel_drop(drop: Drop | None) -> KernelDrop | None:
     return None if drop is None else KernelDrop(drop.keys, drop.site, drop.threshold, drop.scale)
 
 
-def norm(x: Tensor, norm: Norm, normal: Tensor) -> Normed:
-    """The layer norm of rows x (S, N, D), written to `normal`."""
-    return launch_norm(x, None, norm, normal)
+def norm(x: Tensor, norm: Norm, normal: Tensor, drop: Drop | None = None) -> Normed:
+    """The layer norm of dropout(x), rows (S, N, D), written to `normal`."""
+    if drop is None:
+        return launch_norm(x, None, norm, normal)
+    return launch_norm(None, Branch(x, None, drop), norm, normal)
 
 
 def add_norm(residual: Tensor, branch: Branch, norm: Norm, normal: Tensor) -> Normed:
@@ -44,13 +46,16 @@ def add_norm(residual: Tensor, branch: Branch, norm: Norm, normal: Tensor) -> No
     return launch_norm(residual, branch, norm, normal)
 
 
-def launch_norm(x: Tensor, branch: Branch | None, norm: Norm, normal: Tensor) -> Normed:
-    seeds, rows, width = x.shape
-    total = x if branch is None else torch.empty_like(x)
-    moments = x.new_empty(2, seeds, rows, dtype=norm.gain.dtype)
+def launch_norm(x: Tensor | None, branch: Branch | None, norm: Norm, normal: Tensor) -> Normed:
+    """The layer norm of x, of a branch, or of both."""
+    added, bias, drop = branch or (None, None, None)
+    like = added if x is None else x
+    assert like is not None
+    seeds, rows, width = like.shape
+    total = like if branch is None else torch.empty_like(like)
+    moments = like.new_empty(2, seeds, rows, dtype=norm.gain.dtype)
     columns = triton.next_power_of_2(width)
     height = max(1, TILES["norm"]["elements"] // columns)
-    added, bias, drop = branch or (None, None, None)
     norm_kernel[(triton.cdiv(rows, height), seeds)](
         x, added, bias, kernel_drop(drop), norm.gain, norm.shift, total, normal, *moments,
         rows, norm.width, width,
@@ -82,12 +87,16 @@ def norm_gradient(
     return to_total, to_branch
 
 
-def dropout(rows: Tensor, drop: Drop) -> Tensor:
-    """Rows (S, N, D) with zeros where the mask says so, the others scaled up."""
+def dropout(rows: Tensor, drop: Drop, segments: int = 1) -> Tensor:
+    """Rows (S, N, D) with zeros where the mask says so, the others scaled up.
+
+    Those of several segments in a row, (S, segments, N, D), each have the mask of their own.
+    """
     rows = rows.contiguous()
-    result, count = torch.empty_like(rows), rows[0].numel()
+    result, count = torch.empty_like(rows), rows[0].numel() // segments
     size = TILES["dropout"]["elements"]
-    dropout_kernel[(triton.cdiv(count, size), len(rows))](rows, result, kernel_drop(drop), count, BLOCK=size)
+    grid = (triton.cdiv(count, size), segments, len(rows))
+    dropout_kernel[grid](rows, result, kernel_drop(drop), count, STEP=SEGMENT_STEP, BLOCK=size)
     return result
 
 
@@ -136,14 +145,17 @@ def norm_kernel(
     x, branch, bias, drop, gain, shift, total, normal, means, scales, rows, width, padded,
     BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """total = x + dropout(branch + bias), normal = its layer norm; and its moments."""
+    """total = x + dropout(branch + bias), one of which may be missing; normal = its norm; its moments."""
     seed = tl.program_id(1).to(tl.int64)
     row, column = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_D)
     exists, real = row < rows, column < width
     inside = exists[:, None] & (column < padded)[None, :]
     element = row[:, None] * padded + column[None, :]
     offset = seed * rows * padded + element
-    value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32)
+    if x is None:
+        value = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
+    else:
+        value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32)
     if branch is not None:
         added = tl.load(branch + offset, mask=inside, other=0.0).to(tl.float32)
         if bias is not None:
@@ -212,14 +224,15 @@ def norm_gradient_kernel(
 
 
 @triton.jit
-def dropout_kernel(rows, result, drop, count, BLOCK: tl.constexpr):
+def dropout_kernel(rows, result, drop, count, STEP: tl.constexpr, BLOCK: tl.constexpr):
     """result = dropout(rows)."""
-    seed = tl.program_id(1).to(tl.int64)
+    segment, seed = tl.program_id(1), tl.program_id(2).to(tl.int64)
     element = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    low, high = site_keys(drop.keys, seed, drop.site)
-    value = tl.load(rows + seed * count + element, mask=element < count, other=0.0).to(tl.float32)
+    low, high = site_keys(drop.keys, seed, drop.site + segment * STEP)
+    offset = (seed * tl.num_programs(1) + segment) * count + element
+    value = tl.load(rows + offset, mask=element < count, other=0.0).to(tl.float32)
     value = dropped(value, element, low, high, drop.threshold, drop.scale)
-    tl.store(result + seed * count + element, value, mask=element < count)
+    tl.store(result + offset, value, mask=element < count)
 
 
 @triton.jit

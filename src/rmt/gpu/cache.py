@@ -1,0 +1,18 @@
+"""The cache inside an update: rows stay where the layers wrote them, in their number format."""
+
+# B batch · C cache · D width
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from rmt.core.cache import Cache
+
+
+class FastCache(Cache):
+    """SG(M^n_{-C:}), a view where a segment fills it; whoever ends an update formats the state."""
+
+    def last_rows(self, old: Tensor, new: Tensor) -> Tensor:
+        if new.shape[1] >= self.size:
+            return new[:, new.shape[1] - self.size :]
+        return super().last_rows(old.to(new.dtype), new)
