@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rmt.gpu import kernels, naive
+from rmt.gpu import naive
 from rmt.gpu.cross_entropy import OutputLayer, TableSlice
+from rmt.gpu.kernels import operations as kernels
 from rmt.gpu.parameters import EngineSettings
 from rmt.gpu.tiles import TILES
 from tests.gpu.updates import DEVICE, assert_close

@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from rmt import State
-from rmt.gpu import kernels, naive
+from rmt.gpu import naive
 from rmt.gpu.dropout import update_keys
 from rmt.gpu.engine import Engine
+from rmt.gpu.kernels import operations as kernels
 from rmt.gpu.tiles import TILES
 from tests.gpu.updates import (
     DEVICE,

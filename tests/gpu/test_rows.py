@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rmt.gpu import kernels, naive
+from rmt.gpu import naive
 from rmt.gpu.dropout import Drop, update_keys
+from rmt.gpu.kernels import operations as kernels
 from rmt.gpu.kernels.products import relu_gradient_product
 from rmt.gpu.norms import EPSILON, Branch, Norm
 from rmt.gpu.tiles import TILES

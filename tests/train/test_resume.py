@@ -98,10 +98,10 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path, runs
     newest = tmp_path / "run" / "checkpoints" / "step_6"
     break_file(newest / part, damage)
     _, watcher = run(tiny(), tmp_path / "run")
-    warning, resuming = watcher.messages
+    warning, resuming, path = watcher.messages
     assert warning.startswith(f"checkpoint {newest} is damaged: {part} ")
     assert warning.endswith("; going back to the checkpoint before it")
-    assert resuming == "resuming at step 4"
+    assert (resuming, path) == ("resuming at step 4", "32-true on the CPU")
     assert_same_run(tmp_path / "run", runs / "whole", 12)
 
 

@@ -82,4 +82,4 @@ def test_a_run_does_not_go_on_with_another_text(tmp_path):
         run(config, tmp_path / "run")
     write_corpus(tmp_path / "corpus", seed=0)
     _, watcher = run(config, tmp_path / "run")
-    assert watcher.messages == ["resuming at step 6"]
+    assert watcher.messages == ["resuming at step 6", "32-true on the CPU"]

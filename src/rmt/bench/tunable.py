@@ -13,10 +13,10 @@ from torch import Tensor
 from rmt.bench.tune import Constants, TunedKernel, combinations
 from rmt.core import presets
 from rmt.core.model import SegmentModel
-from rmt.gpu import kernels
 from rmt.gpu.dropout import Drop
 from rmt.gpu.engine import Engine
 from rmt.gpu.heads import HeadGradients, Heads, Seen, seen_of
+from rmt.gpu.kernels import operations as kernels
 from rmt.gpu.kernels.products import relu_gradient_product
 from rmt.gpu.kernels.rows import relu, relu_gradient
 from rmt.gpu.norms import Branch, Norm

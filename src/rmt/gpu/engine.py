@@ -148,10 +148,10 @@ def operations_for(device: torch.device) -> ModuleType:
     """The kernels on a GPU, their plain twins elsewhere."""
     if device.type != "cuda":
         return naive
-    from rmt.gpu import kernels
+    from rmt.gpu.kernels import operations
 
     TILES.update(load_tiles(torch.cuda.get_device_name(device), TILES))
-    return kernels
+    return operations
 
 
 def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> str:
@@ -162,7 +162,7 @@ def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> 
         f"it serves CUDA devices, not {device.type}": device.type != "cuda",
         f"it computes in bf16-mixed, not in {precision}": precision != "bf16-mixed",
         "the GPU does not multiply in bfloat16": not has_bfloat16(),
-        "Triton is not installed": find_spec("triton") is None,
+        "Triton is not installed": not has_triton(),
         f"memory.kind={config.memory.kind} lives in the layers": model.memory.in_layers,
         f"positions={config.positions} look at what comes later": config.positions
         not in ("relative", "rotary"),
@@ -170,6 +170,11 @@ def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> 
         f"{', '.join(frozen[:1])} is frozen": learns and bool(frozen),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def has_triton() -> bool:
+    """Whether kernels can be compiled; torch's own function of this name loads its compiler for seconds."""
+    return find_spec("triton") is not None
 
 
 def has_bfloat16() -> bool:

@@ -40,7 +40,7 @@ class EngineSettings(NamedTuple):
     """How an engine computes."""
 
     dtype: torch.dtype  # of products
-    operations: ModuleType  # `rmt.gpu.kernels`, or `rmt.gpu.naive`
+    operations: ModuleType  # `rmt.gpu.kernels.operations`, or `rmt.gpu.naive`
     learns: bool  # whether gradients are needed
     max_waiting: int  # elements of factors that may wait until an update ends
     recomputes: bool  # segments are computed again in the backward pass: only what goes into them is kept

@@ -33,7 +33,7 @@ COPIES = {aten._to_copy.default, aten.copy_.default}
 KEPT_PER_SLOT = 8  # recordings: lengths of ragged segments are rounded up, to four in a segment of 512
 
 
-class Pass(Protocol):
+class RecordedPass(Protocol):
     """Work that was done once and can be done again, on the same tensors."""
 
     def replay(self) -> None: ...
@@ -45,7 +45,7 @@ class Launcher(Protocol):
     def prepare(self, work: Callable[[], object]) -> None:
         """Do the work before it is recorded: for what is done the first time only, and to see if it waits."""
 
-    def record(self, work: Callable[[], object], pool: Any) -> Pass: ...
+    def record(self, work: Callable[[], object], pool: Any) -> RecordedPass: ...
 
     def new_pool(self) -> Any: ...
 
@@ -75,7 +75,7 @@ class GraphLauncher:
         with self.aside():
             done_unsynchronised(work, self.device)
 
-    def record(self, work: Callable[[], object], pool: Any) -> Pass:
+    def record(self, work: Callable[[], object], pool: Any) -> RecordedPass:
         torch.cuda.synchronize(self.device)
         torch.cuda.empty_cache()  # what is cached cannot be given back while a graph is recorded
         with self.aside(), uncollected():
@@ -109,7 +109,7 @@ class Recording:
         self.output: Tensor
         self.gradient: Tensor  # of the output
         self.of_inputs: list[Tensor | None] = []
-        self.of_weights: WeightGradients
+        self.of_weights: GradientBuffers
 
     def record(self, launcher: Launcher, pool: Any, first: bool) -> Recording:
         """Record both passes; the `first` of its form is done once before."""
@@ -140,7 +140,7 @@ class Recording:
                 torch.autograd.grad(self.output, asked, self.gradient, allow_unused=True, retain_graph=True)
             )
         self.of_inputs = [next(gradients) if tensor.requires_grad else None for tensor in self.inputs]
-        self.of_weights = WeightGradients(list(gradients))
+        self.of_weights = GradientBuffers(list(gradients))
 
     def replay_forward(self, inputs: Sequence[Tensor]) -> Tensor:
         """The output for other inputs of the same form."""
@@ -157,7 +157,7 @@ class Recording:
         return [*of_inputs, *(flat.clone() for flat in self.of_weights.flat)]
 
 
-class WeightGradients:
+class GradientBuffers:
     """Gradients side by side, by number format, so that a copy and a sum of them are one each."""
 
     def __init__(self, gradients: Sequence[Tensor | None]):
@@ -187,7 +187,7 @@ class SideBySide(torch.autograd.Function):
         return tuple(part.view(shape) for part, shape in zip(parts, context.shapes, strict=True))
 
 
-class Slot:
+class RecordingSlot:
     """Recordings of which one is in use at a time."""
 
     def __init__(self, pool: Any):

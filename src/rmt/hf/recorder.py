@@ -24,7 +24,7 @@ from rmt.hf.backbone import RECORDED, SegmentBackbone
 from rmt.hf.cell import Cell, Packed
 from rmt.hf.copies import with_attention, with_weights
 from rmt.hf.families import limit_of
-from rmt.hf.graphs import GraphLauncher, HostWaits, Launcher, Recording, Replayed, SideBySide, Slot
+from rmt.hf.graphs import GraphLauncher, HostWaits, Launcher, Recording, RecordingSlot, Replayed, SideBySide
 from rmt.hf.segments import TextSegment, lengthened
 from rmt.hf.unmasked import unmasked_implementation
 
@@ -67,7 +67,7 @@ class SegmentRecorder:
         self.cells = {whole: Cell(twin(model, leaves, whole), options) for whole in (True, False)}
         self.lengths = Lengths.of(model)
         self.padding = model.config.pad_token_id or 0
-        self.slots: list[Slot] = []
+        self.slots: list[RecordingSlot] = []
         self.seen: set[Hashable] = set()  # forms of earlier calls
         self.current: set[Hashable] = set()  # and of this one
         self.gathered: dict[tuple[bool, ...], list[Tensor]] = {}  # the weights of this call, side by side
@@ -107,7 +107,7 @@ class SegmentRecorder:
         recording = slot.recordings[form]
         return recording.work.output_class(last_hidden_state=self.replayed(slot, recording, inputs))
 
-    def replayed(self, slot: Slot, recording: Recording, inputs: list[Tensor]) -> Tensor:
+    def replayed(self, slot: RecordingSlot, recording: Recording, inputs: list[Tensor]) -> Tensor:
         """The output of a recording; if its gradient can be asked for, the slot is taken until then."""
         if not recording.learns:
             with torch.inference_mode(False), torch.no_grad():
@@ -128,14 +128,14 @@ class SegmentRecorder:
             ]
         return self.gathered[used]
 
-    def free_slot(self) -> Slot | None:
+    def free_slot(self) -> RecordingSlot | None:
         """A slot that no gradient is waited for in."""
         free = next((slot for slot in self.slots if slot.free), None)
         if free is None and len(self.slots) < MOST_SLOTS:
-            self.slots.append(free := Slot(self.launcher.new_pool()))
+            self.slots.append(free := RecordingSlot(self.launcher.new_pool()))
         return free
 
-    def record(self, slot: Slot, form: Hashable, inputs: dict[str, Tensor], learns: bool) -> None:
+    def record(self, slot: RecordingSlot, form: Hashable, inputs: dict[str, Tensor], learns: bool) -> None:
         """Record a form in a slot; where that cannot be done, nothing is recorded any more."""
         work = SegmentWork(self.cells["exists" not in inputs], tuple(inputs))
         first = all(form not in other.recordings for other in self.slots)
