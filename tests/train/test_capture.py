@@ -5,7 +5,9 @@ import torch
 
 from rmt.errors import ConfigError
 from rmt.experiments.recipe import resolve
+from rmt.gpu.graphs import Recorder
 from rmt.train.loop import build_task
+from rmt.train.parallel import SharedGradients
 from rmt.train.trainer import Trainer
 
 
@@ -64,3 +66,31 @@ def test_compile_says_whether_the_engine_runs_and_whether_it_is_recorded(
     assert (trainer.updater.engine is not None) == served
     assert trainer.updater.reason_not_served == ("" if served else f"compile={way}")
     assert bool(trainer.updater.recorder.recordings) == recorded
+
+
+@pytest.mark.parametrize(
+    "device",
+    ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.filterwarnings("ignore")])],
+)
+def test_gradients_that_processes_share_make_the_same_updates(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes by name, of which the other adds nothing; collecting and applying are recorded apart."""
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    settings = {"task": {"name": "copy", "length": 4}, "optimizer": {"name": "adamw"}, "device": device}
+    config = resolve(settings)
+    weights = []
+    for several in (False, True):
+        trainer = Trainer(config, build_task(config.task))
+        updater = trainer.updater
+        if several:
+            updater.shared = SharedGradients(list(updater.parameters.values()))
+            monkeypatch.setattr(updater.shared, "sum", lambda: None)
+            updater.recorder = Recorder(updater.collect, updater.recorder.enabled)
+        for _ in range(5):
+            list(trainer.updates())
+        assert bool(updater.recorder.recordings) == (device == "cuda")
+        assert bool(updater.apply_recorder.recordings) == (device == "cuda" and several)
+        weights.append(list(trainer.model.state_dict().values()))
+    torch.testing.assert_close(*weights, rtol=0, atol=0)

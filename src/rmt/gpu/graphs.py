@@ -25,7 +25,10 @@ class Captured:
         self.inputs = tuple(tensor.clone() for tensor in inputs)
         self.graph = torch.cuda.CUDAGraph()
         device = inputs[0].device
-        graph = torch.cuda.graph(self.graph, pool=pool, stream=torch.cuda.Stream(device))
+        # threads that watch the messages of processes talk to the device meanwhile
+        mode = "thread_local" if torch.distributed.is_initialized() else "global"
+        stream = torch.cuda.Stream(device)
+        graph = torch.cuda.graph(self.graph, pool=pool, stream=stream, capture_error_mode=mode)
         with torch.cuda.device(device), uncollected(), uncached(), graph:
             self.outputs = work(kind, *self.inputs)
 

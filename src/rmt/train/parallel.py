@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # they take a second to load: `shard` does, and a shard is kn
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
 
+ALIGNED = 64  # elements between the beginnings of gradients: vector loads want 16 bytes, and this is enough
+
 
 def shard(model: SegmentModel, processes: Processes) -> None:
     """Spread parameters, gradients and optimizer states over the processes (FSDP2), in place."""
@@ -57,16 +59,30 @@ def is_shard(tensor: Tensor) -> TypeGuard[DTensor]:
     return hasattr(tensor, "full_tensor")
 
 
-def sum_gradients(parameters: list[Tensor]) -> None:
-    """Add up the gradients of all processes in one message; FSDP has done so in its backward pass."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    if not dist.is_initialized() or any(map(is_shard, gradients)):
-        return
-    flat = torch.cat([gradient.flatten() for gradient in gradients])
-    dist.all_reduce(flat)
-    parts = flat.split([gradient.numel() for gradient in gradients])
-    views = [part.view_as(gradient) for part, gradient in zip(parts, gradients, strict=True)]
-    torch._foreach_copy_(gradients, views)
+class SharedGradients:
+    """The gradients of all parameters in a row, which processes add up in one message.
+
+    They stay where they are: what makes them and what uses them can be recorded, each by itself.
+    """
+
+    def __init__(self, parameters: list[Tensor]):
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        sizes = [parameter.numel() + -parameter.numel() % ALIGNED for parameter in self.parameters]
+        self.flat = self.parameters[0].new_zeros(sum(sizes))
+        self.views = [
+            part[: parameter.numel()].view_as(parameter)
+            for part, parameter in zip(self.flat.split(sizes), self.parameters, strict=True)
+        ]
+
+    def begin(self) -> None:
+        """Gradients of zero."""
+        self.flat.zero_()
+        for parameter, view in zip(self.parameters, self.views, strict=True):
+            parameter.grad = view
+
+    def sum(self) -> None:
+        """Add up those of all processes."""
+        dist.all_reduce(self.flat)
 
 
 def whole(tensor: Tensor) -> Tensor:

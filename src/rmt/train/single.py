@@ -20,7 +20,7 @@ from rmt.train.config import RunConfig
 from rmt.train.device import device_name, device_of
 from rmt.train.mixed import mixed
 from rmt.train.optim import Rate, build_optimizers
-from rmt.train.parallel import gathered, shard, whole
+from rmt.train.parallel import SharedGradients, gathered, shard, whole
 from rmt.train.processes import launch
 from rmt.train.update import Updater, without_targets
 
@@ -51,7 +51,12 @@ class SingleUpdater(Updater):
         if on_gpu and not self.reason_not_served:
             self.engine = Engine(self.model, torch.bfloat16, recompute=config.bptt.checkpoint)
         self.reason_not_recorded = self.why_not_recorded() if on_gpu else ""
-        self.recorder = Recorder(self.step, self.accelerated and not self.reason_not_recorded)
+        self.shared = None
+        if self.fabric.world_size > 1 and config.strategy != "fsdp":
+            self.shared = SharedGradients(list(self.parameters.values()))
+        records = self.accelerated and not self.reason_not_recorded
+        self.recorder = Recorder(self.step if self.shared is None else self.collect, records)
+        self.apply_recorder = Recorder(self.apply, records)
         self.path = self.describe_path()
 
     def describe_path(self) -> str:
@@ -96,7 +101,6 @@ class SingleUpdater(Updater):
         reasons = {
             "strategy=fsdp gathers and drops parameters": self.config.strategy == "fsdp",
             "bptt.checkpoint sets the random state": self.config.bptt.checkpoint and self.engine is None,
-            "several processes talk to each other": self.fabric.world_size > 1,
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
 

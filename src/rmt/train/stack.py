@@ -52,7 +52,9 @@ class StackedUpdater(Updater):
         self.engine = None
         if first.engine is not None:
             self.engine = Engine(self.model, first.engine.settings.dtype, parameters=self.parameters)
+        self.shared = None
         self.recorder = Recorder(self.step, first.accelerated)
+        self.apply_recorder = Recorder(self.apply, enabled=False)
 
     def update_each(self, batches: Sequence[WindowBatch]) -> list[UpdateResult]:
         """Make an update of each member."""

@@ -24,7 +24,7 @@ from rmt.tasks.segments import Segment
 from rmt.train import objective
 from rmt.train.config import RunConfig
 from rmt.train.optim import Rate
-from rmt.train.parallel import sum_gradients
+from rmt.train.parallel import SharedGradients
 from rmt.train.processes import Processes
 
 COLUMNS = 4  # tensors of an update before its states: tokens, targets, loss mask, resets
@@ -81,7 +81,9 @@ class Updater(ABC):
     rate: Rate
     form: State  # any state of the model: how its tensors belong together
     engine: Engine | None  # the fast copy of the model, where there is one
-    recorder: Recorder  # of `step`
+    shared: SharedGradients | None  # of several processes
+    recorder: Recorder  # of `step`; of several processes, of `collect`
+    apply_recorder: Recorder  # of `apply`
     path: str  # the number format, the device and how updates run on it, in a line
 
     @abstractmethod
@@ -97,16 +99,28 @@ class Updater(ABC):
         tensors = [sent(tensor, self.fabric.device) for tensor in batch.tensors]
         is_static = batch.kind.capacities or not self.config.model.cutoffs
         self.rate.apply(self.optimizers, batch.step)
-        loss, correct, norm, *state = (self.recorder if is_static else self.step)(batch.kind, *tensors)
+        if self.shared is None:
+            norm, loss, correct, *state = (self.recorder if is_static else self.step)(batch.kind, *tensors)
+        else:
+            loss, correct, *state = (self.recorder if is_static else self.collect)(batch.kind, *tensors)
+            self.shared.sum()
+            (norm,) = self.apply_recorder(batch.kind.fresh, tensors[0])
         torch.autograd.graph.increment_version(list(self.parameters.values()))  # a replay does not say so
         return UpdateResult(loss, correct, norm, tuple(state))
 
     def step(self, kind: UpdateKind, numbers: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Gradients, clipping, the optimizers' step: all of an update that runs on the device.
+        """All of an update on the device: the gradient's norm, () or (K,), and what `collect` gives."""
+        results = self.collect(kind, numbers, *inputs)
+        return *self.apply(kind.fresh, numbers), *results
+
+    def collect(self, kind: UpdateKind, numbers: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of an update.
 
         `numbers` (3,) or (K, 3) count the losses and make the masks of dropout. Returns the loss, the right
-        predictions and the gradient's norm, () or (K,), and the state behind.
+        predictions, () or (K,), and the state behind.
         """
+        if self.shared is not None:
+            self.shared.begin()
         total, keys = numbers[..., 0].float(), numbers[..., 1:]
         rows = total.dim()  # the dimension of the batch
         columns = (column.chunk(self.config.train.accumulate, dim=rows) for column in inputs)
@@ -116,15 +130,19 @@ class Updater(ABC):
         if self.engine is not None:
             self.engine.deliver()
         losses, correct, *after = zip(*parts, strict=True)
-        if not kind.fresh:
+        state = (torch.cat(column, dim=rows) for column in after)
+        return torch.stack(losses).sum(0), torch.stack(correct).sum(0), *state
+
+    def apply(self, fresh: bool, numbers: Tensor) -> tuple[Tensor]:
+        """Clip the gradients and step the optimizers; `fresh`: rows started from the initial memory."""
+        if not fresh:
             self.leave_initial_memory()
-        sum_gradients(list(self.parameters.values()))
         norm = self.clip(self.config.optimizer.clip or math.inf)
         for optimizer in self.optimizers:
             optimizer.step()
-            optimizer.zero_grad()
-        state = (torch.cat(column, dim=rows) for column in after)
-        return torch.stack(losses).sum(0), torch.stack(correct).sum(0), norm, *state
+            if self.shared is None:
+                optimizer.zero_grad()
+        return (norm,)
 
     def gradients(self, kind: UpdateKind, total: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Add the gradient of the mean loss of some rows; returns the loss, the right predictions, the state.
@@ -173,6 +191,7 @@ class Updater(ABC):
     def forget_recordings(self) -> None:
         """What recordings know the addresses of lies elsewhere now."""
         self.recorder.forget()
+        self.apply_recorder.forget()
 
 
 def segments_of(
