@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import copy
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._triton import has_triton
 from torch.utils.checkpoint import checkpoint
 
 from rmt.core.model import SegmentModel
@@ -157,7 +157,7 @@ def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> 
         f"it serves CUDA devices, not {device.type}": device.type != "cuda",
         f"it computes in bf16-mixed, not in {precision}": precision != "bf16-mixed",
         "the GPU does not multiply in bfloat16": not has_bfloat16(),
-        "Triton is not installed": not has_triton(),
+        "Triton is not installed": find_spec("triton") is None,
         f"memory.kind={config.memory.kind} lives in the layers": model.memory.in_layers,
         f"positions={config.positions} look at what comes later": config.positions
         not in ("relative", "rotary"),
