@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rmt import ModelConfig, Output, SegmentModel, State
 from rmt.core.unroll import unroll
+from rmt.gpu import naive
 from rmt.gpu.engine import Engine
 from tests.laws.models import build, configuration, random_tokens
 
@@ -58,6 +59,11 @@ def model_of(
 
 def model_from(config: ModelConfig, dtype: torch.dtype = torch.float64) -> SegmentModel:
     return build(config).train().to(DEVICE, dtype)
+
+
+def engine_of(model: SegmentModel, **settings: Any) -> Engine:
+    """In the precision of its model, in plain torch."""
+    return Engine(model, next(model.parameters()).dtype, operations=naive, **settings)
 
 
 def steps(batch: int = BATCH, seed: int = 1) -> list[Step]:

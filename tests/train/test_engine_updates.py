@@ -194,19 +194,28 @@ def test_a_cpu_is_not_served_and_needs_no_reason() -> None:
     assert updater.reason_not_served == ""
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("positions", ["relative", "rotary"])
-def test_recorded_updates_on_a_gpu_are_the_plain_ones_to_their_rounding(positions: str) -> None:
-    settings: dict[str, Any] = {
-        "task": {"segments": 3},
-        "model": {"positions": positions, "layers": 2},
-        "optimizer": {"name": "adamw"},
-        "precision": "bf16-mixed",
-        "device": "cuda",
-    }
-    fast, plain = (trainer_of(tiny(compile=way, **settings)) for way in ("auto", "off"))
+GPU = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.filterwarnings("ignore"),
+]
+ON_GPU = pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param((SETTINGS | RECOMPUTED)[name], id=name, marks=GPU)
+        for name in ("relative", "rotary", "post-norm", "cache-and-memory", "adaptive", "checkpointed-cache")
+    ],
+)
+
+
+def on_gpu(way: str, settings: dict[str, Any]) -> Trainer:
+    fixed = {"task": {"segments": 3}, "optimizer": {"name": "adamw"}, "precision": "bf16-mixed"}
+    return trainer_of(tiny(compile=way, device="cuda", **{**fixed, **settings}))
+
+
+@ON_GPU
+def test_recorded_updates_on_a_gpu_are_the_plain_ones_to_their_rounding(settings: dict[str, Any]) -> None:
+    fast, plain = (on_gpu(way, settings) for way in ("auto", "off"))
     assert fast.updater.engine is not None
     assert plain.updater.engine is None
     for _ in range(6):
@@ -214,3 +223,16 @@ def test_recorded_updates_on_a_gpu_are_the_plain_ones_to_their_rounding(position
             torch.testing.assert_close(mine.loss, theirs.loss, rtol=1e-2, atol=1e-2)
             torch.testing.assert_close(mine.norm, theirs.norm, rtol=5e-2, atol=1e-2)
     assert fast.updater.recorder.recordings
+
+
+@ON_GPU
+def test_recorded_updates_with_dropout_are_those_that_are_not_recorded(settings: dict[str, Any]) -> None:
+    dropping = {**settings, "model": {**settings.get("model", {}), **DROPPING}}
+    recorded, eager = (on_gpu("auto", dropping) for _ in range(2))
+    eager.updater.recorder.enabled = False
+    losses = []
+    for trainer in (recorded, eager):
+        losses.append(torch.stack([update.loss for _ in range(6) for update in trainer.updates()]))
+    assert bool(recorded.updater.recorder.recordings)
+    assert not eager.updater.recorder.recordings
+    torch.testing.assert_close(*losses, rtol=1e-5, atol=1e-5)  # another mask would be seen

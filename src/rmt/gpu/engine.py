@@ -162,7 +162,7 @@ def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> 
         f"it serves CUDA devices, not {device.type}": device.type != "cuda",
         f"it computes in bf16-mixed, not in {precision}": precision != "bf16-mixed",
         "the GPU does not multiply in bfloat16": not has_bfloat16(),
-        "Triton is not installed": not has_triton(),
+        "Triton is not installed": find_spec("triton") is None,
         f"memory.kind={config.memory.kind} lives in the layers": model.memory.in_layers,
         f"positions={config.positions} look at what comes later": config.positions
         not in ("relative", "rotary"),
