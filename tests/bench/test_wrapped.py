@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from rmt.bench.compare import comparisons as row_ratios
 from rmt.bench.wrapped import (
     COLUMNS,
     WORKLOADS,
@@ -19,6 +20,7 @@ from rmt.bench.wrapped import (
     random_tokens,
     table_lines,
     wrapped_model,
+    wrapped_rows,
 )
 from rmt.errors import ConfigError
 
@@ -43,6 +45,14 @@ def test_every_way_makes_steps_of_the_same_tokens(workload):
     comparison = compare("tiny", workload, CPU, steps=1)
     assert comparison.tokens == 2 * 4 * 8
     assert min(comparison.at_once.low, comparison.in_turn.low, comparison.wrapped.low) > 0
+
+
+def test_a_wrapped_model_is_a_row_beside_its_plain_ones(monkeypatch):
+    monkeypatch.setattr("rmt.bench.wrapped.WORKLOADS", {"tiny": TINY_BERT})
+    rows = list(wrapped_rows(CPU, steps=1))
+    assert [row.configuration for row in rows] == ["tiny-at-once", "tiny-in-turn", "tiny-memory"]
+    assert [comparison.beside for comparison in row_ratios(rows)] == ["tiny-at-once", "tiny-in-turn"]
+    assert all(row.tokens == 2 * 4 * 8 and row.step.low > 0 for row in rows)
 
 
 def test_a_segment_has_memory_and_special_tokens_beside_its_text():

@@ -106,5 +106,6 @@ CONFIGURATIONS = SMALL | PAPER | VARIANTS
 # measured by programs of their own, without settings: name, and what is timed
 KINDS = {
     "stream": "sessions of one row and of 32 at base size, in segments of 512 (on a CPU smaller)",
+    "wrapped": "updates of pretrained models with memory beside the plain ones: MiniLM, BERT-base, GPT-2",
     "start": "rmt train, from the start of the command to its first update and to its end, cold and warm",
 }

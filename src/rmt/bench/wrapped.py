@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rmt.bench.measure import Row, Spread
 from rmt.errors import ConfigError
 
 MEMORY = 10  # memory tokens, as many as the paper's language models have
@@ -77,6 +78,11 @@ class StepTime(NamedTuple):
     low: float
     high: float
 
+    @property
+    def spread(self) -> Spread:
+        """In seconds."""
+        return Spread(*(milliseconds / MILLISECONDS for milliseconds in self))
+
 
 class Comparison(NamedTuple):
     """The three ways of one workload."""
@@ -111,6 +117,18 @@ def compare(name: str, workload: Workload, device: torch.device, steps: int) -> 
     peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
     tokens = workload.documents * workload.segments * workload.length
     return Comparison(name, tokens, at_once, in_turn, wrapped, peak)
+
+
+def wrapped_rows(device: torch.device, steps: int) -> Iterator[Row]:
+    """The rows of all workloads, each wrapped model beside its two plain ones; a step is an update."""
+    for name in WORKLOADS:
+        compared = compare(name, WORKLOADS[name], device, steps)
+        plain = {f"{name}-at-once": compared.at_once, f"{name}-in-turn": compared.in_turn}
+        for configuration, measured in plain.items():
+            yield Row(configuration, "training", measured.spread, compared.tokens)
+        memory = compared.wrapped.spread
+        peak = compared.peak or None
+        yield Row(f"{name}-memory", "training", memory, compared.tokens, peak=peak, beside=(*plain,))
 
 
 def comparisons(names: Sequence[str], device: torch.device, steps: int) -> Iterator[Comparison]:

@@ -60,13 +60,27 @@ def starts(conditions: Conditions) -> Iterator[Row]:
         yield from start_rows(name, command)
 
 
-MEASURED: dict[str, Callable[[Conditions], Iterator[Row]]] = {"stream": streams, "start": starts}
+def wrapped(conditions: Conditions) -> Iterator[Row]:
+    import torch
+
+    from rmt.bench.wrapped import wrapped_rows
+
+    return wrapped_rows(torch.device(conditions.device), conditions.updates)
+
+
+MEASURED: dict[str, Callable[[Conditions], Iterator[Row]]] = {
+    "stream": streams,
+    "wrapped": wrapped,
+    "start": starts,
+}
 
 
 def notes_about(kind: str, device: str) -> list[str]:
     """What exactly is measured, for the page."""
     if kind == "start":
         return [f"{name}: rmt {words}" for name, words in STARTED[device].items()]
+    if kind == "wrapped":
+        return ["at-once: the plain model on all segments as one batch; in-turn: one after another"]
     from rmt.bench.stream import MEMORY, SIZES
 
     length, sizes = SIZES[device]

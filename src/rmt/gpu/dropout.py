@@ -54,7 +54,7 @@ class Dropout(NamedTuple):
 
 def update_keys(seed: int, step: int, process: int = 0) -> Tensor:
     """The two words that make the masks of an update, (2,)."""
-    word = mixed_64(mixed_64(seed + GOLDEN) + step + process * GOLDEN)
+    word = mixed_64((mixed_64(seed + GOLDEN) + step + process * GOLDEN) % 2**64)
     return torch.tensor([word % WORD, word // WORD])
 
 

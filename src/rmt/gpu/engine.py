@@ -21,6 +21,7 @@ from rmt.core.model import SegmentModel
 from rmt.core.spans import Spans
 from rmt.core.state import State
 from rmt.core.unroll import RecurrentCell, Result
+from rmt.errors import ConfigError
 from rmt.gpu import naive
 from rmt.gpu.backbone import FastBackbone
 from rmt.gpu.cache import FastCache
@@ -31,6 +32,7 @@ from rmt.gpu.tiles_file import load_tiles
 from rmt.gpu.weight_gradients import MAX_WAITING_ELEMENTS
 from rmt.nn.axis import Axis
 
+POSITIONS = ("relative", "rotary")
 MAX_HEAD_WIDTH = 128  # what a tile of attention holds in an H200's registers
 
 
@@ -74,6 +76,11 @@ class Engine:
 
         `parameters` by their names in the model, if not its own; stacked ones have the seeds in front.
         """
+        if model.config.positions not in POSITIONS:
+            raise ConfigError(
+                f"positions={model.config.positions!r} has no kernels; use {' or '.join(POSITIONS)}, or the "
+                "plain model"
+            )
         parameters = parameters or dict(model.named_parameters())
         device = next(iter(parameters.values())).device
         self.settings = EngineSettings(
@@ -164,8 +171,7 @@ def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> 
         "the GPU does not multiply in bfloat16": not has_bfloat16(),
         "Triton is not installed": find_spec("triton") is None,
         f"memory.kind={config.memory.kind} lives in the layers": model.memory.in_layers,
-        f"positions={config.positions} look at what comes later": config.positions
-        not in ("relative", "rotary"),
+        f"positions={config.positions} look at what comes later": config.positions not in POSITIONS,
         f"head_width={config.head_width} is above {MAX_HEAD_WIDTH}": config.head_width > MAX_HEAD_WIDTH,
         f"{', '.join(frozen[:1])} is frozen": learns and bool(frozen),
     }

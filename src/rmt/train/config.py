@@ -199,7 +199,7 @@ class RunConfig:
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
     compile: Literal["auto", "record", "off"] = option(
         "auto",
-        "on a GPU: compile the model and replay each update as one CUDA graph, only the latter, or neither",
+        "on a GPU: the engine's kernels and updates replayed as CUDA graphs, only the latter, or neither",
     )
     strategy: Literal["ddp", "fsdp"] = option(
         "ddp", "among processes of torchrun or srun: a model in each, or one model spread over them"

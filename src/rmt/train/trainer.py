@@ -136,7 +136,7 @@ class Trainer:
         """Go on to a segment without an update: there is nothing to learn from what comes before it."""
         newest = max(piece.incoming)
         segments = piece.segments[newest:stop]
-        keys = self.dropout_keys()
+        keys = update_keys(self.config.seed, -1 - self.step, self.fabric.global_rank)  # not the next update's
         piece.incoming[stop] = self.updater.state_behind(segments, piece.incoming[newest], keys)
 
     def dropout_keys(self) -> Tensor:
