@@ -74,15 +74,22 @@ def directions(matrices: list[Tensor], lr: float | Tensor) -> list[Tensor]:
         [matrix for matrix, is_tall in zip(matrices, tall, strict=True) if is_tall == side]
         for side in (False, True)
     ]
-    wide = [
-        torch.stack(side).mT if turned else torch.stack(side) for turned, side in enumerate(sides) if side
-    ]
-    stacked = torch.cat(wide)
-    rows, columns = stacked.shape[-2:]
-    steps_of_all = orthogonal(stacked.flatten(0, -3)).view(stacked.shape) * -lr
+    wide = [stacked(side).mT if turned else stacked(side) for turned, side in enumerate(sides) if side]
+    together = wide[0] if len(wide) == 1 else torch.cat(wide)
+    rows, columns = together.shape[-2:]
+    steps_of_all = orthogonal(together.flatten(0, -3)).view(together.shape).to(matrices[0].dtype) * -lr
     straight, turned = steps_of_all.split([len(side) for side in sides])
     steps = iter(straight), iter((turned * math.sqrt(columns / rows)).mT.contiguous())
     return [next(steps[is_tall]) for is_tall in tall]
+
+
+def stacked(matrices: list[Tensor]) -> Tensor:
+    """Matrices of one shape in a row; on a GPU in bfloat16, which is cast while they are copied."""
+    if not matrices[0].is_cuda:
+        return torch.stack(matrices)
+    result = matrices[0].new_empty(len(matrices), *matrices[0].shape, dtype=torch.bfloat16)
+    torch._foreach_copy_(list(result.unbind(0)), matrices)
+    return result
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
