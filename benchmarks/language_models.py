@@ -42,7 +42,7 @@ def measured(size: str, model: str, folder: Path) -> str:
     config = config_of(size, model, folder)
     trainer = Trainer(config, build_task(config.task))
     step = spread([1000 * seconds for seconds in update_times(trainer, 10)])
-    peak = (peak_memory(trainer.fabric.device) or 0) / 2**30
+    peak = (peak_memory(trainer.processes.device) or 0) / 2**30
     same = resumes(trainer, config, folder / "checkpoint")
     count = sum(parameter.numel() for parameter in trainer.model.parameters())
     tokens = config.train.batch * config.task.segment_length * (int(config.bptt.depth) + 1)

@@ -46,7 +46,7 @@ class FastMemory(Trainer):
     def __init__(self, config: RunConfig, start: SegmentModel):
         super().__init__(config, build_task(config.task))
         self.model.load_state_dict(start.state_dict())
-        adam, tokens = self.optimizers[-1].optimizer, self.model.memory.tokens.weight
+        adam, tokens = self.optimizers[-1], self.model.memory.tokens.weight
         rest = adam.param_groups[0]
         rest["params"] = [parameter for parameter in rest["params"] if parameter is not tokens]
         adam.add_param_group({"params": [tokens], "lr": MEMORY_RATE})

@@ -54,7 +54,7 @@ def growth(
 def point(config: RunConfig, task: Task, steps: int) -> Point:
     trainer = Trainer(config, task)
     times = update_times(trainer, steps)
-    peak = peak_memory(trainer.fabric.device)
+    peak = peak_memory(trainer.processes.device)
     segments = int(config.bptt.depth) + 1
     return Point(segments, WAYS[config.compile], config.bptt.checkpoint, spread(times), peak)
 

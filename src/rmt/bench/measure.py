@@ -103,7 +103,7 @@ def training(name: str, config: RunConfig, task: Task, steps: int) -> Row:
     """Updates as a run makes them, data and all."""
     asked = work(config, task)
     trainer = Trainer(config, task)
-    device = trainer.fabric.device
+    device = trainer.processes.device
     times = update_times(trainer, steps)
     peak, kernels = peak_memory(device), kernel_count(trainer)
     return Row(
@@ -124,7 +124,7 @@ def together(name: str, config: RunConfig, task: Task, steps: int, seeds: int) -
     require_stackable(config)
     asked = work(config, task)
     trainers = [Trainer(replace(config, seed=config.seed + seed), task) for seed in range(seeds)]
-    device = trainers[0].fabric.device
+    device = trainers[0].processes.device
     stacked = StackedUpdater([trainer.updater for trainer in trainers])
 
     def batch() -> int:
@@ -179,7 +179,7 @@ def update_times(trainer: Trainer, steps: int) -> list[float]:
 
     for _ in range(WARM_UP):
         batch()
-    return block_times(batch, steps, trainer.fabric.device)
+    return block_times(batch, steps, trainer.processes.device)
 
 
 def block_times(work: Callable[[], int], steps: int, device: torch.device) -> list[float]:
@@ -215,11 +215,11 @@ def product_rate(device: torch.device) -> float:
 
 def kernel_count(trainer: Trainer) -> int | None:
     """Kernels of one update on a GPU, copies and fills of memory left out."""
-    if trainer.fabric.device.type != "cuda":
+    if trainer.processes.device.type != "cuda":
         return None
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         updates = sum(1 for _ in trainer.updates())
-        wait(trainer.fabric.device)
+        wait(trainer.processes.device)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(file))

@@ -104,16 +104,17 @@ class Engine:
             modules["embedding"].tables = self.tables  # type: ignore[assignment]
         fast = copy_as(FastModel, model)
         fast._modules = {**model._modules, **modules}
-        fast.cache = FastCache(model.config.cache)
+        fast.cache = FastCache(model.config.cache, copies=self.settings.recomputes)
         return fast
 
-    def begin(self, keys: Tensor | None = None) -> None:
+    def begin(self, keys: Tensor | None = None, segments: int = 0) -> None:
         """Take over the parameters as they are now, with gradients of zero.
 
-        `keys` (2,) or (S, 2) make the masks of dropout, as `rmt.gpu.dropout.update_keys` gives them.
+        `keys` (2,) or (S, 2) make the masks of dropout, as `rmt.gpu.dropout.update_keys` gives them. What
+        can be made for all of so many `segments` is made at once.
         """
         self.model.backbone.begin()
-        self.weights.begin()
+        self.weights.begin(segments)
         if self.tables is not None:
             self.tables.begin()
         if keys is not None:

@@ -25,7 +25,7 @@ from rmt.gpu.heads import Seen, seen_of
 from rmt.gpu.norms import Norm
 from rmt.gpu.padding import PaddedMatrices, PaddedVectors
 from rmt.gpu.tiles import padded
-from rmt.gpu.weight_gradients import consecutive, sum_format
+from rmt.gpu.weight_gradients import sum_format
 from rmt.nn.axis import Axis
 from rmt.nn.positions import Relative, Rotary
 
@@ -105,7 +105,7 @@ class FastParameters:
         self.tables: dict[tuple[int, int], tuple[Tensor, ...]] = {}
         self.seen: dict[tuple[int, ...], Seen] = {}
         self.axes: dict[tuple[int, ...], Axis] = {}
-        self.segments_now: dict[tuple[int, ...], list[int]] = {}  # numbers of segments, by their shapes
+        self.segments = 0  # of an update, as far as it is known
         self.forget_distances()
 
     def make_gradients(self) -> None:
@@ -123,8 +123,9 @@ class FastParameters:
         self.bias_sums = like.new_zeros(layers, seeds, few, 2, self.config.heads, self.head)
         self.short_sums: dict[int, Tensor] = {}
 
-    def begin(self) -> None:
-        """Take over all parameters as they are now, with gradients of zero."""
+    def begin(self, segments: int) -> None:
+        """Take over all parameters as they are now, with gradients of zero, for so many segments."""
+        self.segments = segments
         stored: list[Tensor] = []  # all that are cast, at once
         values: list[Tensor] = []
         for group in self.groups:
@@ -170,8 +171,6 @@ class FastParameters:
         """Relative positions are projected anew in every update."""
         self.distances: dict[tuple[int, ...], SegmentDistances] = {}
         self.all_distances: list[Distances] = []
-        self.segments_before = {shape: sorted({*numbers}) for shape, numbers in self.segments_now.items()}
-        self.segments_now = {}
 
     def norm(self, number: int) -> Norm:
         """Layer norm `number`: 0 of the first layer's input, then two of every layer; post-norm has no 0."""
@@ -229,14 +228,12 @@ class FastParameters:
         segment = dropout.segment if dropout.probability else 0
         shape = (*axis.mask.shape[-2:],)
         if (*shape, segment) not in self.distances:
-            runs = consecutive(self.segments_before.get(shape, []))
-            numbers = next((run for run in runs if segment in run), [segment])
-            self.project_segments(axis, dropout._replace(segment=numbers[0]), numbers)
-        self.segments_now.setdefault(shape, []).append(segment)
+            stop = self.segments if dropout.probability else 0
+            self.project_segments(axis, dropout, range(segment, max(stop, segment + 1)))
         return self.distances[*shape, segment]
 
-    def project_segments(self, axis: Axis, dropout: Dropout, numbers: list[int]) -> None:
-        """Relative positions of segments in a row: those that had this shape in the last update, at once."""
+    def project_segments(self, axis: Axis, dropout: Dropout, numbers: range) -> None:
+        """Relative positions of segments in a row, each with the mask of its own."""
         (table,) = self.table(axis)
         rows, drop = table.expand(self.seeds, len(numbers), -1, -1), dropout.at(DISTANCES)
         if drop is not None:

@@ -93,7 +93,7 @@ class Loop:
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
         saved = self.checkpoints.newest(self.observer.warning)
-        self.trainer.fabric.barrier()  # before the first process tidies up
+        self.trainer.processes.barrier()  # before the first process tidies up
         if saved is not None:
             restore(self.trainer, saved)
             self.observer.note(f"resuming at step {self.trainer.step}")
@@ -187,7 +187,7 @@ class Loop:
             samples = self.task.samples("valid", self.config.train.evaluate_samples)
             asked = Measurement("valid", samples, thorough=False)
             metrics = measure(trainer.model, self.task, self.config, asked)
-        metrics = trainer.fabric.broadcast(metrics)  # all go on from the same numbers
+        metrics = trainer.processes.broadcast(metrics)  # all go on from the same numbers
         trainer.rate.evaluated(metrics["loss"])
         value = metrics[self.task.metric]
         sign = self.task.sign
@@ -203,11 +203,11 @@ class Loop:
         """Test the best checkpoint on the whole test split and write result.json."""
         with self.clock.paused():
             result = self.result() if is_first() else {}
-            return dict(self.trainer.fabric.broadcast(result))
+            return dict(self.trainer.processes.broadcast(result))
 
     def result(self) -> dict[str, Any]:
         """What result.json says."""
-        model = load(self.folder).to(self.trainer.fabric.device)
+        model = load(self.folder).to(self.trainer.processes.device)
         asked = Measurement("test", progress=self.observer.testing)
         metrics = measure(model, self.task, self.config, asked)
         trainer, config = self.trainer, self.config
@@ -228,9 +228,9 @@ class Loop:
             "tokens": trainer.tokens,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "state_bytes": model.initial_state(1).nbytes,
-            "processes": trainer.fabric.world_size,
+            "processes": trainer.processes.world_size,
             "config": to_dict(config),
-            "environment": environment(trainer.fabric.device),
+            "environment": environment(trainer.processes.device),
         }
         write_json(self.folder / "result.json", result)
         return result

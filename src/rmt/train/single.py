@@ -32,18 +32,18 @@ class SingleUpdater(Updater):
 
     def __init__(self, config: RunConfig):
         self.config = config
-        self.fabric = launch(
+        self.processes = launch(
             device_of(config.device), config.precision, config.train.batch, config.train.accumulate
         )
-        on_gpu = self.fabric.device.type == "cuda"
+        on_gpu = self.processes.device.type == "cuda"
         self.set_up_torch(on_gpu)
         self.model, self.wrapped = self.build_model()
         self.accelerated = config.compile != "off" and on_gpu and config.strategy != "fsdp"
         self.parameters = dict(self.model.named_parameters())
         self.optimizers = build_optimizers(self.parameters.items(), config.optimizer, self.accelerated)
         self.rate = Rate(config.rate, config.train.steps)
-        if self.fabric.world_size > 1:
-            torch.manual_seed(config.seed + RANK_STRIDE * self.fabric.global_rank)  # each its own dropout
+        if self.processes.world_size > 1:
+            torch.manual_seed(config.seed + RANK_STRIDE * self.processes.global_rank)  # each its own dropout
         with gathered(self.model):
             self.form = self.model.empty_state(1)
         self.reason_not_served = self.why_not_served() if on_gpu else ""
@@ -52,7 +52,7 @@ class SingleUpdater(Updater):
             self.engine = Engine(self.model, torch.bfloat16, recompute=config.bptt.checkpoint)
         self.reason_not_recorded = self.why_not_recorded() if on_gpu else ""
         self.shared = None
-        if self.fabric.world_size > 1 and config.strategy != "fsdp":
+        if self.processes.world_size > 1 and config.strategy != "fsdp":
             self.shared = SharedGradients(list(self.parameters.values()))
         records = self.accelerated and not self.reason_not_recorded
         self.recorder = Recorder(self.step if self.shared is None else self.collect, records)
@@ -61,8 +61,8 @@ class SingleUpdater(Updater):
 
     def describe_path(self) -> str:
         """The number format, the device and how updates run on it and why, in a line."""
-        device = f"{self.fabric.precision} on {device_name(self.fabric.device)}"
-        if self.fabric.device.type == "cpu":
+        device = f"{self.processes.precision} on {device_name(self.processes.device)}"
+        if self.processes.device.type == "cpu":
             return device
         unrecorded = self.reason_not_recorded or ("" if self.accelerated else "compile=off")
         reasons = {"recorded": unrecorded, "by the engine": self.reason_not_served}
@@ -83,10 +83,10 @@ class SingleUpdater(Updater):
 
     def build_model(self) -> tuple[SegmentModel, Callable[..., Output]]:
         """The model on its device, and as it is called."""
-        model = self.fabric.setup_module(SegmentModel(self.config.model))
+        model = self.processes.setup_module(SegmentModel(self.config.model))
         if self.config.strategy == "fsdp":
-            shard(model, self.fabric)
-        return model, mixed(model, self.fabric) if self.fabric.precision == MIXED else model
+            shard(model, self.processes)
+        return model, mixed(model, self.processes) if self.processes.precision == MIXED else model
 
     def why_not_served(self) -> str:
         """Why the engine leaves updates on a GPU to the plain layers, if it does."""
@@ -94,7 +94,7 @@ class SingleUpdater(Updater):
             return f"compile={self.config.compile}"
         if self.config.strategy == "fsdp":
             return "strategy=fsdp gathers and drops parameters"
-        return why_not_served(self.model, self.fabric.precision)
+        return why_not_served(self.model, self.processes.precision)
 
     def why_not_recorded(self) -> str:
         """Why updates on a GPU cannot be recorded, if they cannot."""
@@ -111,7 +111,7 @@ class SingleUpdater(Updater):
         model = self.wrapped
         context: AbstractContextManager[object] = nullcontext()
         if self.engine is not None:  # `mixed` would cast the state, too
-            model, context = self.engine.model, self.fabric.autocast()
+            model, context = self.engine.model, self.processes.autocast()
         with context:
             output: Output = model(segment.tokens, state, reset=segment.reset, **wanted)
         return output
@@ -123,6 +123,6 @@ class SingleUpdater(Updater):
     def state_behind(self, segments: Sequence[Segment], state: State, keys: Tensor) -> State:
         """The state behind segments that nothing is learned from; `keys` make the masks of dropout."""
         if self.engine is not None:
-            self.engine.begin(keys.to(self.fabric.device))
-        sent = [self.fabric.to_device(without_targets(segment)) for segment in segments]
+            self.engine.begin(keys.to(self.processes.device))
+        sent = [self.processes.to_device(without_targets(segment)) for segment in segments]
         return state_after(self.encode, sent, state)

@@ -49,13 +49,13 @@ def position(trainer: Trainer) -> dict[str, Any]:
         "stage": trainer.curriculum.number,
         "rate": trainer.rate.state_dict(),
         "data": trainer.task.fingerprint,
-        "processes": trainer.fabric.world_size,
+        "processes": trainer.processes.world_size,
     }
 
 
 def random_state(trainer: Trainer) -> dict[str, Tensor]:
     """Where the random numbers of this process are, (1, bytes)."""
-    device = trainer.fabric.device
+    device = trainer.processes.device
     state = {"rng": torch.get_rng_state()[None].to(device)}
     if device.type == "cuda":
         state["cuda_rng"] = torch.cuda.get_rng_state(device)[None].to(device)
@@ -65,7 +65,7 @@ def random_state(trainer: Trainer) -> dict[str, Tensor]:
 def restore(trainer: Trainer, saved: Snapshot) -> None:
     """Go on from a snapshot."""
     require_same(trainer, saved)
-    fabric, current = trainer.fabric, trainer.model.state_dict()
+    processes, current = trainer.processes, trainer.model.state_dict()
     weights = {RENAMED.get(name, name): tensor for name, tensor in saved.model.items()}
     trainer.model.load_state_dict({name: placed(weights[name], current[name]) for name in current})
     for number, optimizer in enumerate(trainer.optimizers):
@@ -76,10 +76,11 @@ def restore(trainer: Trainer, saved: Snapshot) -> None:
             if int(owner) == number:
                 states.setdefault(int(index), {})[name] = placed(tensor, parameters[int(index)])
         optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
-    local = {key: rows.chunk(fabric.world_size)[fabric.global_rank] for key, rows in saved.state.items()}
+    count, rank = processes.world_size, processes.global_rank
+    local = {key: rows.chunk(count)[rank] for key, rows in saved.state.items()}
     torch.set_rng_state(local.pop("rng")[0].clone())
     if "cuda_rng" in local:
-        torch.cuda.set_rng_state(local.pop("cuda_rng")[0].clone(), fabric.device)
+        torch.cuda.set_rng_state(local.pop("cuda_rng")[0].clone(), processes.device)
     trainer.rate.load_state_dict(saved.trainer["rate"])
     trainer.curriculum.number = saved.trainer["stage"]
     for name in COUNTERS:

@@ -32,7 +32,8 @@ class StackedUpdater(Updater):
     def __init__(self, members: Sequence[SingleUpdater]):
         self.members = list(members)
         first = self.members[0]
-        self.config, self.fabric, self.rate, self.form = first.config, first.fabric, first.rate, first.form
+        self.config, self.processes = first.config, first.processes
+        self.rate, self.form = first.rate, first.form
         self.path = first.path
         with torch.random.fork_rng(devices=()):
             # how to encode: it has no parameters of its own, but the number format of its tables
@@ -82,7 +83,7 @@ class StackedUpdater(Updater):
         has_targets = segment.targets.shape[-1] > 0
         options = {"reset": segment.reset, "targets": segment.targets if has_targets else None}
         tensors = {name: tensor for name, tensor in options.items() if tensor is not None}
-        with self.fabric.autocast():
+        with self.processes.autocast():
             outputs = self.encode_each(segment.tokens, state, tensors, capacities)
         logits, after, losses = tree_map(widened, outputs)
         return Output(logits, after, (), *losses)

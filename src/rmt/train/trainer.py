@@ -57,7 +57,7 @@ class Trainer:
     def __init__(self, config: RunConfig, task: Task):
         self.config, self.task = decided(config), task
         self.updater = SingleUpdater(self.config)
-        self.fabric, self.model = self.updater.fabric, self.updater.model
+        self.processes, self.model = self.updater.processes, self.updater.model
         self.optimizers, self.rate = self.updater.optimizers, self.updater.rate
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
         self.feed = self.build_feed()
@@ -72,8 +72,8 @@ class Trainer:
 
     def build_feed(self) -> Feed:
         """Where segments come from."""
-        share = self.config.train.batch // self.fabric.world_size
-        first = self.fabric.global_rank * share
+        share = self.config.train.batch // self.processes.world_size
+        first = self.processes.global_rank * share
         with gathered(self.model):
             empty = self.model.empty_state(share)
         rows = slice(first, first + share)
@@ -118,7 +118,7 @@ class Trainer:
         columns = [torch.cat(column, dim=1) for column in zip(*(part[:3] for part in segments), strict=True)]
         states = states_needed(piece.incoming, span.start, self.config.bptt.replay_from)
         flat = (tensor for state in states for tensor in state.flat())
-        numbers = torch.cat([torch.tensor([counted]), self.dropout_keys()])
+        numbers = torch.cat([torch.tensor([counted]), self.dropout_keys(self.step)])
         tensors = (numbers, *columns, resets, *flat)
         return Portion(piece, span, counted, last, WindowBatch(kind, tensors, self.step))
 
@@ -136,12 +136,12 @@ class Trainer:
         """Go on to a segment without an update: there is nothing to learn from what comes before it."""
         newest = max(piece.incoming)
         segments = piece.segments[newest:stop]
-        keys = update_keys(self.config.seed, -1 - self.step, self.fabric.global_rank)  # not the next update's
+        keys = self.dropout_keys(-1 - self.step)  # not those of the next update
         piece.incoming[stop] = self.updater.state_behind(segments, piece.incoming[newest], keys)
 
-    def dropout_keys(self) -> Tensor:
-        """What makes the masks of dropout in the next update, (2,): the same when it is made again."""
-        return update_keys(self.config.seed, self.step, self.fabric.global_rank)
+    def dropout_keys(self, step: int) -> Tensor:
+        """What makes the masks of dropout in an update, (2,): the same when it is made again."""
+        return update_keys(self.config.seed, step, self.processes.global_rank)
 
     def capacities(self, segments: Sequence[Segment]) -> tuple[int, ...]:
         """The capacities of an adaptive softmax if they hold all targets, else none: exact without."""
@@ -157,7 +157,7 @@ class Trainer:
             torch.stack(column).double()
             for column in zip(*((update.loss, update.correct) for update in updates), strict=True)
         ]
-        total = self.fabric.all_reduce(torch.stack(columns, dim=1))
+        total = self.processes.all_reduce(torch.stack(columns, dim=1))
         norms = torch.stack([update.norm for update in updates]).tolist()
         return [
             UpdateNumbers(loss, int(correct), update.counted, norm)

@@ -74,7 +74,7 @@ class Updater(ABC):
     """
 
     config: RunConfig
-    fabric: Processes
+    processes: Processes
     model: SegmentModel
     parameters: dict[str, Tensor]
     optimizers: list[Optimizer]
@@ -96,7 +96,7 @@ class Updater(ABC):
 
     def update(self, batch: WindowBatch) -> UpdateResult:
         """Make one update; recorded, where no shape in it depends on targets."""
-        tensors = [sent(tensor, self.fabric.device) for tensor in batch.tensors]
+        tensors = [sent(tensor, self.processes.device) for tensor in batch.tensors]
         is_static = batch.kind.capacities or not self.config.model.cutoffs
         self.rate.apply(self.optimizers, batch.step)
         if self.shared is None:
@@ -125,7 +125,8 @@ class Updater(ABC):
         rows = total.dim()  # the dimension of the batch
         columns = (column.chunk(self.config.train.accumulate, dim=rows) for column in inputs)
         if self.engine is not None:
-            self.engine.begin(keys)
+            lengths = (window.stop - window.start for window in kind.windows)
+            self.engine.begin(keys, self.config.train.accumulate * sum(lengths))
         parts = [self.gradients(kind, total, *part) for part in zip(*columns, strict=True)]
         if self.engine is not None:
             self.engine.deliver()
