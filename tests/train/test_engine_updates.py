@@ -172,10 +172,10 @@ def test_a_run_that_is_resumed_has_the_masks_of_an_uninterrupted_one(bptt: dict[
 def test_an_update_that_is_made_again_has_the_same_masks_and_the_next_has_others() -> None:
     config = double(model=DROPPING)
     first, again = serve(trainer_of(config)), serve(trainer_of(config))
-    assert torch.equal(first.dropout_keys(), again.dropout_keys())
-    before = first.dropout_keys()
+    assert torch.equal(first.dropout_keys(first.step), again.dropout_keys(again.step))
+    before = first.dropout_keys(first.step)
     list(first.updates())
-    assert not torch.equal(first.dropout_keys(), before)
+    assert not torch.equal(first.dropout_keys(first.step), before)
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
