@@ -205,8 +205,10 @@ def test_a_wide_model_in_bfloat16_is_nearly_autograds(kind, positions, div_val, 
     for name, gradient in expected.gradients.items():
         assert outcome.gradients[name].dtype == torch.float32
         assert (outcome.gradients[name] - gradient).norm() <= 0.25 * gradient.norm(), name
-    for output in outcome.outputs:  # a state has the number format of its model
-        assert {tensor.dtype for tensor in output.state.flat()} == {torch.float32, torch.long}
+    for output, plain in zip(outcome.outputs, expected.outputs, strict=True):  # a cache is formatted later
+        state = output.state.formatted(plain.state)
+        assert output.state.memory.dtype == torch.float32
+        assert {tensor.dtype for tensor in state.flat()} == {torch.float32, torch.long}
 
 
 def identities(model: SegmentModel) -> list[object]:
@@ -256,12 +258,14 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_model_is_served(kind, positions, norm, gpu, monkeypatch):
     model = model_of(kind, positions=positions, norm=norm, dropout=0.1, cutoffs=(5,), div_val=2)
     assert why(model, monkeypatch) == ""
+    assert why(model, monkeypatch, precision="32-true") == ""
 
 
 @pytest.mark.parametrize(
     ("kind", "settings", "how", "reason"),
     [
-        ("rmt", {}, {"precision": "32-true"}, "it computes in bf16-mixed, not in 32-true"),
+        ("rmt", {}, {"precision": "64-true"}, "precision=64-true has no kernels"),
+        ("rmt", {}, {"precision": "32-true", "learns": False}, "products in TF32 are for training only"),
         ("rmt", {"head_width": 256}, {}, "head_width=256 is above 128"),
         ("rmt", {"positions": "relative-lm-rmt"}, {}, "positions=relative-lm-rmt look at what comes later"),
         ("memory_in_layers", {}, {}, "memory.kind=layer_average lives in the layers"),
@@ -281,7 +285,7 @@ def test_a_model_with_a_frozen_parameter_is_served_where_it_does_not_learn(gpu, 
 @pytest.mark.parametrize(
     ("missing", "reason"),
     [
-        ("has_bfloat16", "the GPU does not multiply in bfloat16"),
+        ("has_bfloat16", "the GPU multiplies neither in bfloat16 nor in TF32"),
         ("find_spec", "Triton is not installed"),
     ],
 )

@@ -33,6 +33,8 @@ from rmt.gpu.weight_gradients import MAX_WAITING_ELEMENTS
 from rmt.nn.axis import Axis
 
 POSITIONS = ("relative", "rotary")
+# of products; those of float32 are in TF32 where a GPU multiplies, as in the plain layers when they train
+FORMATS = {"bf16-mixed": torch.bfloat16, "32-true": torch.float32}
 MAX_HEAD_WIDTH = 128  # what a tile of attention holds in an H200's registers
 
 
@@ -168,9 +170,10 @@ def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> 
     frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
     reasons = {
         f"it serves CUDA devices, not {device.type}": device.type != "cuda",
-        f"it computes in bf16-mixed, not in {precision}": precision != "bf16-mixed",
-        "the GPU does not multiply in bfloat16": not has_bfloat16(),
-        "Triton is not installed": find_spec("triton") is None,
+        f"precision={precision} has no kernels": precision not in FORMATS,
+        "products in TF32 are for training only": precision == "32-true" and not learns,
+        "the GPU multiplies neither in bfloat16 nor in TF32": not has_bfloat16(),
+        "Triton is not installed": find_spec("triton") is None,  # torch's has_triton loads its compiler
         f"memory.kind={config.memory.kind} lives in the layers": model.memory.in_layers,
         f"positions={config.positions} look at what comes later": config.positions not in POSITIONS,
         f"head_width={config.head_width} is above {MAX_HEAD_WIDTH}": config.head_width > MAX_HEAD_WIDTH,
@@ -179,11 +182,6 @@ def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> 
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def has_triton() -> bool:
-    """Whether kernels can be compiled; torch's own function of this name loads its compiler for seconds."""
-    return find_spec("triton") is not None
-
-
 def has_bfloat16() -> bool:
-    """Whether the GPU multiplies in bfloat16 by itself."""
+    """Whether the GPU multiplies in bfloat16 by itself; those that do know TF32, too."""
     return torch.cuda.is_available() and bool(torch.cuda.is_bf16_supported(including_emulation=False))

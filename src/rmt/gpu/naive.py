@@ -23,7 +23,7 @@ from rmt.gpu.norms import EPSILON, Branch, Norm, Normed
 from rmt.gpu.tiles import padded
 from rmt.gpu.weight_gradients import sum_format
 
-MAX_FUSED_WIDTH = 0  # no layer is fused: what the fused kernel does is `rmt.gpu.layers.finish_layer`
+MAX_FUSED_BYTES = 0  # no layer is fused: what the fused kernel does is `rmt.gpu.layers.finish_layer`
 
 
 def exact(x: Tensor) -> Tensor:

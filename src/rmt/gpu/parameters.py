@@ -97,7 +97,7 @@ class FastParameters:
             self.groups += [self.project, self.biases]
         self.seeds = self.gains.seeds
         span = max(D, heads * E // 4, inner_room // 4)  # what a kernel that fuses a layer has to hold
-        self.is_fused = span <= operations.MAX_FUSED_WIDTH
+        self.is_fused = span * dtype.itemsize <= operations.MAX_FUSED_BYTES
         # residuals of wide layers take time to move, so they are in the format of products
         self.stream = exact if span <= MAX_EXACT_WIDTH else dtype
         self.keys = torch.zeros(self.seeds, 2, dtype=torch.long, device=self.gains.stored.device)

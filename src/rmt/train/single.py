@@ -12,7 +12,7 @@ from rmt.core.bptt import state_after
 from rmt.core.model import Output, SegmentModel
 from rmt.core.state import State
 from rmt.errors import ConfigError
-from rmt.gpu.engine import Engine, why_not_served
+from rmt.gpu.engine import FORMATS, Engine, why_not_served
 from rmt.gpu.graphs import Recorder
 from rmt.precision import MIXED
 from rmt.tasks.segments import Segment
@@ -49,7 +49,8 @@ class SingleUpdater(Updater):
         self.reason_not_served = self.why_not_served() if on_gpu else ""
         self.engine = None
         if on_gpu and not self.reason_not_served:
-            self.engine = Engine(self.model, torch.bfloat16, recompute=config.bptt.checkpoint)
+            dtype = FORMATS[self.processes.precision]
+            self.engine = Engine(self.model, dtype, recompute=config.bptt.checkpoint)
         self.reason_not_recorded = self.why_not_recorded() if on_gpu else ""
         self.shared = None
         if self.processes.world_size > 1 and config.strategy != "fsdp":

@@ -22,7 +22,7 @@ from rmt.gpu.norms import Normed
 from rmt.gpu.segment import FusedLayer, LayerGradients, LayerRecord, Slots
 from rmt.gpu.tiles import SMALLEST, TILES
 
-MAX_FUSED_WIDTH = 128  # of a layer whose weights' tiles fit beside its rows on an H200's processor
+MAX_FUSED_BYTES = 256  # of a row as wide as a layer whose weights' tiles fit beside it on an H200's processor
 
 
 class Weights(NamedTuple):
