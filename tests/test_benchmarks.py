@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import original, speed_chart
+from benchmarks import original, precision, speed_chart
 from benchmarks.speed_chart import CARD, CHARTED, bars, newest_rows, result_files
 from rmt.bench import measure
 from rmt.bench.text import made_text
@@ -177,3 +177,18 @@ def test_the_original_code_itself_runs_beside_ours(capsys, tmp_path, monkeypatch
     numbers = run_original(capsys, checkout, tmp_path, names)
     assert [row["configuration"] for row in numbers["rows"][::3]] == names.split()
     assert all(row["step"]["median"] > 0 for row in numbers["rows"])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="trains for minutes where there is a GPU")
+def test_both_precisions_stand_beside_each_other_with_their_curves(tmp_path, monkeypatch, capsys):
+    case = precision.Case("copy", "copy --length 2 --steps 4 --train.evaluate_every 2", 1, "accuracy")
+    monkeypatch.setattr(precision, "CPU_CASES", (case,))
+    precision.main(["--out", str(tmp_path)])
+    runs = json.loads((tmp_path / "precision.json").read_text())["runs"]
+    assert [(run["precision"], run["curve"][0]) for run in runs] == [
+        ("32-true", [2, 4]),
+        ("bf16-mixed", [2, 4]),
+    ]
+    page = (tmp_path / "precision.md").read_text()
+    assert f"| copy | 0 | accuracy | {runs[0]['value']:.4f} | {runs[1]['value']:.4f} |" in page
+    assert (tmp_path / "precision.png").exists()
