@@ -81,7 +81,7 @@ def test_an_output_layer_of_slices_has_the_gradients_of_autograd(width, classes,
     table, bias = torch.randn(classes + 3, width, **double), torch.randn(classes + 3, **double)
     more, more_bias = torch.randn(2, width, **double), torch.randn(2, **double)
     slices = [TableSlice(table, bias, 3, classes + 3), TableSlice(more, more_bias, 0, 2)]
-    layer = OutputLayer(slices, EngineSettings(torch.float64, naive, True, max_waiting, False))
+    layer = OutputLayer(slices, EngineSettings(torch.float64, naive, True, max_waiting))
     hidden = torch.randn(7, width, **double).requires_grad_()
     targets = torch.tensor([0, 5, -100, classes + 1, 2, 2, 1], device=DEVICE)
     weights = torch.randn(7, **double)  # of the losses

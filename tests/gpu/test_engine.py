@@ -83,10 +83,9 @@ def test_memory_that_predicts_has_the_loss_and_gradient_of_autograd(cutoffs):
 def test_recomputed_segments_have_exactly_the_same_gradients(kind, norm):
     model = model_of(kind, norm=norm)
     kept, engine = differentiated(model, engine_of(model, max_waiting=0)), engine_of(model, recompute=True)
-    for options in ({}, {"wrap": engine.recomputed}):  # the layers, or the whole segment
-        recomputed = differentiated(model, engine, **options)
-        for name, gradient in kept.gradients.items():
-            assert torch.equal(recomputed.gradients[name], gradient), name
+    recomputed = differentiated(model, engine, wrap=engine.recomputed)
+    for name, gradient in kept.gradients.items():
+        assert torch.equal(recomputed.gradients[name], gradient), name
 
 
 @pytest.mark.parametrize("most", [0, 500, 5000])
@@ -160,14 +159,12 @@ def test_what_is_not_learned_from_keeps_nothing(kind, learns, monkeypatch):
         assert_close(output.logits, expected.logits, 1e-12)
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["layers", "segment"])
 @MEMORIES
-def test_recomputed_segments_keep_what_goes_into_them_only(kind, whole, monkeypatch):
+def test_recomputed_segments_keep_what_goes_into_them_only(kind, monkeypatch):
     model, calls = model_of(kind), calls_of(monkeypatch)
     engine = engine_of(model, recompute=True)
     engine.begin()
-    options = {"wrap": engine.recomputed} if whole else {}
-    loss = loss_of(outputs_of(engine.model, steps(), **options))
+    loss = loss_of(outputs_of(engine.model, steps(), wrap=engine.recomputed))
     assert all(not call.records and call.leaving is None for call in calls)
     loss.backward()
     assert len(calls) == len(steps())  # no other is made in the backward pass

@@ -25,11 +25,12 @@ class FastBackbone(Backbone):
 
     weights: FastParameters
     segments: int  # encoded since the update began
-    calls: dict[int, SegmentCall]  # by the numbers of segments whose records are to be made again
+    keeps_records: bool  # of what backward needs; else segments are going to be encoded again
+    without_records: dict[int, SegmentCall]  # segments that were encoded so, by their numbers
 
     def begin(self) -> None:
         """Count the segments of an update anew."""
-        self.segments, self.calls = 0, {}
+        self.segments, self.keeps_records, self.without_records = 0, True, {}
 
     def forward(
         self,
@@ -44,25 +45,37 @@ class FastBackbone(Backbone):
         """As `Backbone.forward`; an axis whose mask all rows share is that of a whole segment."""
         if last is None or past or around is not None or attend is not fused or axis.mask.dim() != 2:
             return super().forward(x, row_by_row(axis), cache, past, attend, last, around)
-        number, again = self.segments, self.calls.pop(self.segments, None)
-        call = again or self.call(axis, x.shape[1], last)
+        call = self.without_records.pop(self.segments, None)
+        if call is None:
+            call = self.new_call(axis, x.shape[1], last)
+        else:
+            call.keeps = True
         hidden, *layer_inputs = EncodeSegment.apply(x, axis.present, call, *(cache if call.cache else ()))
-        if self.weights.settings.recomputes and call.keeps and again is None:
-            call.forget()
-            self.calls[number] = call
         self.segments += 1
         return BackboneOutput(hidden, tuple(layer_inputs), (), ())
 
-    def call(self, axis: Axis, rows: int, last: int) -> SegmentCall:
+    def new_call(self, axis: Axis, rows: int, last: int) -> SegmentCall:
         """What is asked of the layers."""
         probability = self.dropout.p if self.dropout.training else 0.0  # in the mode of the plain backbone
         dropout = Dropout(self.weights.keys, probability, self.segments)
-        keeps = torch.is_grad_enabled() and self.weights.settings.learns and last > 0
-        return SegmentCall(self.weights, axis, rows, last, dropout, keeps)
+        learns = torch.is_grad_enabled() and self.weights.settings.learns and last > 0
+        call = SegmentCall(self.weights, axis, rows, last, dropout, learns and self.keeps_records)
+        if learns and not self.keeps_records:
+            self.without_records[self.segments] = call
+        return call
+
+    @contextmanager
+    def keeping_no_records(self) -> Iterator[None]:
+        """Encode segments that will be encoded `again` before they are differentiated."""
+        self.keeps_records = False
+        try:
+            yield
+        finally:
+            self.keeps_records = True
 
     @contextmanager
     def again(self, number: int) -> Iterator[None]:
-        """Encode a segment of the update again, by its number: its records are made anew."""
+        """Encode segment `number` of the update a second time, with its masks, to have its records."""
         counted, self.segments = self.segments, number
         try:
             yield
@@ -82,8 +95,8 @@ def row_by_row(axis: Axis) -> Axis:
 class EncodeSegment(torch.autograd.Function):
     """The backbone as a function of rows (B, R, D): the last T of them, and with a cache each layer's input.
 
-    Everything has S in front where seeds are stacked. If segments are recomputed, only what goes in is kept,
-    and not even that where `Engine.recomputed` makes the whole segment again.
+    Everything has S in front where seeds are stacked. What backward needs is in the call, not in autograd's
+    graph.
     """
 
     @staticmethod
@@ -95,19 +108,16 @@ class EncodeSegment(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        x, _, ctx.call, *cache = inputs
+        x, present, ctx.call, *_ = inputs
         ctx.shape = x.shape
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
-        if ctx.call.weights.settings.recomputes:
-            ctx.save_for_backward(x, *cache)
+        ctx.save_for_backward(present)  # asked for it, `Engine.recomputed` encodes the segment again
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        call, before = ctx.call, ctx.saved_tensors
+        call, _ = ctx.call, ctx.saved_tensors
         with torch.cuda.device_of(gradient):
-            if before and call.keeps and not call.records:
-                encode(before[0], before[1:], call)
             to_x = differentiate(gradient, call) if call.last else gradient.new_zeros(ctx.shape)
         call.forget()
         return to_x.reshape(ctx.shape).to(gradient.dtype), *(None,) * (len(ctx.needs_input_grad) - 1)

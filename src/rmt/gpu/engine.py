@@ -7,7 +7,6 @@ model never knows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from copy import copy
 from importlib.util import find_spec
 from types import ModuleType
@@ -74,7 +73,7 @@ class Engine:
         operations: ModuleType | None = None,
         max_waiting: int = MAX_WAITING_ELEMENTS,
     ):
-        """Products are in `dtype`; `recompute` keeps only what goes into segments until backward.
+        """Products are in `dtype`; `recompute` leaves no more in memory than `recomputed` cells need.
 
         `parameters` by their names in the model, if not its own; stacked ones have the seeds in front.
         """
@@ -86,12 +85,13 @@ class Engine:
         parameters = parameters or dict(model.named_parameters())
         device = next(iter(parameters.values())).device
         self.settings = EngineSettings(
-            dtype, operations or operations_for(device), learns, 0 if recompute else max_waiting, recompute
+            dtype, operations or operations_for(device), learns, 0 if recompute else max_waiting
         )
         names = {name.removeprefix("backbone."): tensor for name, tensor in parameters.items()}
         self.weights = FastParameters(model.config, names, self.settings)
         self.tables: FastTables | None = None
         self.model = self.fast_copy(model, parameters)
+        self.model.cache = FastCache(model.config.cache, copies=recompute)
 
     def fast_copy(self, model: SegmentModel, parameters: Mapping[str, Tensor]) -> FastModel:
         """The model with other modules for its backbone and embedding, over the same parameters."""
@@ -106,7 +106,6 @@ class Engine:
             modules["embedding"].tables = self.tables  # type: ignore[assignment]
         fast = copy_as(FastModel, model)
         fast._modules = {**model._modules, **modules}
-        fast.cache = FastCache(model.config.cache, copies=self.settings.recomputes)
         return fast
 
     def begin(self, keys: Tensor | None = None, segments: int = 0) -> None:
@@ -125,12 +124,12 @@ class Engine:
     def recomputed(self, cell: RecurrentCell[Result]) -> RecurrentCell[Result]:
         """A cell of the fast copy whose segments are computed again in the backward pass, masks and all.
 
-        Only states at borders are kept. No generator is asked, so that it can be recorded.
+        Only states at borders are kept. No random generator is set back, so updates can still be recorded.
         """
         backbone = self.model.backbone
 
         def encode(segment: Any, state: State) -> Result:
-            contexts = nullcontext(), backbone.again(backbone.segments)
+            contexts = backbone.keeping_no_records(), backbone.again(backbone.segments)
             result: Result = checkpoint(
                 cell, segment, state,
                 use_reentrant=False, preserve_rng_state=False, context_fn=lambda: contexts,

@@ -43,7 +43,6 @@ class EngineSettings(NamedTuple):
     operations: ModuleType  # `rmt.gpu.kernels.operations`, or `rmt.gpu.naive`
     learns: bool  # whether gradients are needed
     max_waiting: int  # elements of factors that may wait until an update ends
-    recomputes: bool  # segments are computed again in the backward pass: only what goes into them is kept
 
 
 class FastParameters:
