@@ -4,7 +4,7 @@ A bias is one more column of the matrix, where rows are one. The gradient gather
 of the layers does.
 """
 
-# S seeds · N rows · V classes · D width; V and D padded
+# S seeds · N rows of a seed · V classes · D width; V and D padded in what is stored
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class OutputLayer:
         self.stored = torch.zeros(shape, dtype=settings.dtype, device=weight.device)
         like = self.stored if settings.learns else self.stored[:0]
         self.gradients = WeightGradients(like, sum_format(settings.dtype), settings.max_waiting)
-        self.ends = self.stored.new_zeros(shape[-1] - self.width)
-        self.ends[0] = 1.0  # what the bias multiplies
+        self.bias_columns = self.stored.new_zeros(shape[-1] - self.width)
+        self.bias_columns[0] = 1.0  # what the bias multiplies; the others are padding
 
     def begin(self) -> None:
         """Take over the tables as they are now, with a gradient of zero."""
@@ -58,50 +58,54 @@ class OutputLayer:
         return [(part[..., : self.width], part[..., self.width]) for part in parts]
 
     def losses(self, hidden: Tensor, targets: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
-        """Scores of rows (N, D), if they are to be kept, and losses (N,); a target below zero has none."""
-        scores, losses = CrossEntropy.apply(hidden, targets, Scoring(self, keep))
+        """Scores of rows (…, D), if they are to be kept, and losses (…); a target below zero has none."""
+        scores, losses, *_ = CrossEntropy.apply(hidden, targets, self, keep)
         return scores, losses
 
+    def score(self, hidden: Tensor, targets: Tensor, keep: bool) -> ScoredRows:
+        """Rows (…, D) of all seeds, flat."""
+        rows = hidden.new_empty(*hidden.shape[:-1], self.stored.shape[-1], dtype=self.settings.dtype)
+        rows[..., : self.width], rows[..., self.width :] = hidden, self.bias_columns
+        rows = rows.view(self.seeds, -1, rows.shape[-1])
+        scores, numbers = rows @ self.stored[0].mT, targets.reshape(self.seeds, -1)
+        losses, to_scores = self.settings.operations.cross_entropy(scores, numbers, self.classes, keep)
+        return ScoredRows(scores, losses, rows, to_scores)
 
-class Scoring:
-    """One call of an output layer, and what its gradient needs."""
 
-    def __init__(self, layer: OutputLayer, keep: bool):
-        self.layer, self.keep = layer, keep
-        self.rows, self.to_scores = (torch.empty(0),) * 2
+class ScoredRows(NamedTuple):
+    """Rows as the table multiplies them, and what comes of it."""
 
-    def score(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores (S, N, V), or none, and losses (S, N)."""
-        layer, settings = self.layer, self.layer.settings
-        rows = hidden.new_empty(*hidden.shape[:-1], layer.stored.shape[-1], dtype=settings.dtype)
-        rows[..., : layer.width], rows[..., layer.width :] = hidden, layer.ends
-        self.rows = rows.view(layer.seeds, -1, rows.shape[-1])
-        scores = self.rows @ layer.stored[0].mT
-        numbers = targets.reshape(layer.seeds, -1)
-        losses, self.to_scores = settings.operations.cross_entropy(scores, numbers, layer.classes, self.keep)
-        return scores if self.keep else scores[..., :0], losses
+    scores: Tensor  # (S, N, V); overwritten, unless they were to be kept
+    losses: Tensor  # (S, N)
+    rows: Tensor  # (S, N, D)
+    to_scores: Tensor  # (S, N, V) their gradient, where that of each loss is one
 
 
 class CrossEntropy(torch.autograd.Function):
-    """Scores and losses of rows (N, D), or both with S in front; scores have no gradient."""
+    """Scores and losses of rows (…, D), S in front where seeds are stacked; scores have no gradient.
+
+    The other two outputs, rows and the gradient of their scores, are what backward needs.
+    """
 
     @staticmethod
-    def forward(hidden: Tensor, targets: Tensor, scoring: Scoring) -> tuple[Tensor, Tensor]:
+    def forward(hidden: Tensor, targets: Tensor, layer: OutputLayer, keep: bool) -> tuple[Tensor, ...]:
         with torch.cuda.device_of(hidden):
-            scores, losses = scoring.score(hidden, targets)
-        classes = scoring.layer.classes if scoring.keep else 0
-        return scores[..., :classes].reshape(*targets.shape, classes), losses.view(targets.shape)
+            scores, losses, rows, to_scores = layer.score(hidden, targets, keep)
+        classes = layer.classes if keep else 0
+        scores = scores[..., :classes].reshape(*targets.shape, classes)
+        return scores, losses.view(targets.shape), rows, to_scores
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        hidden, _, scoring = inputs
-        ctx.layer, ctx.shape = scoring.layer, hidden.shape
-        ctx.mark_non_differentiable(output[0])
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        hidden, _, ctx.layer, _ = inputs
+        scores, _, rows, to_scores = output
+        ctx.shape = hidden.shape
+        ctx.mark_non_differentiable(scores, rows, to_scores)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(scoring.rows, scoring.to_scores)
+        ctx.save_for_backward(rows, to_scores)
 
     @staticmethod
-    def backward(ctx: Any, _: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, _: Any, gradient: Tensor, *__: Any) -> tuple[Tensor | None, ...]:
         layer, (rows, to_scores) = ctx.layer, ctx.saved_tensors
         factor = gradient.reshape(layer.seeds, -1, 1)
         scales_scores = to_scores.shape[-1] < rows.shape[-1]  # the narrower of two factors is scaled
@@ -109,15 +113,18 @@ class CrossEntropy(torch.autograd.Function):
         left, right = left.to(rows.dtype), right.to(rows.dtype)
         layer.gradients.add(layer.gradients.slot_of(0, right), left)
         to_hidden = (left @ layer.stored[0])[..., : layer.width]
-        return (to_hidden if scales_scores else to_hidden * factor).reshape(ctx.shape), None, None
+        return (to_hidden if scales_scores else to_hidden * factor).reshape(ctx.shape), None, None, None
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int, int | None, None], hidden: Tensor, targets: Tensor, scoring: Scoring
-    ) -> tuple[Any, tuple[int, int]]:
+        info: Any, in_dims: tuple[int | None, ...], hidden: Tensor, targets: Tensor, *options: Any
+    ) -> tuple[Any, tuple[int, ...]]:
         """All seeds at once; they may share targets, as those of memory that predicts."""
-        if in_dims[1] is None:
+        first, second, *_ = in_dims
+        assert first is not None, "hidden states of every seed"
+        if second is None:
             targets = targets.expand(info.batch_size, *targets.shape)
         else:
-            targets = targets.movedim(in_dims[1], 0)
-        return CrossEntropy.apply(hidden.movedim(in_dims[0], 0), targets, scoring), (0, 0)
+            targets = targets.movedim(second, 0)
+        outputs = CrossEntropy.apply(hidden.movedim(first, 0), targets, *options)
+        return outputs, (0,) * len(outputs)
