@@ -50,11 +50,11 @@ class OutputLayer:
         for part, (weight, bias, start, stop) in zip(parts, self.slices, strict=True):
             part[..., : self.width] = weight.detach()[..., start:stop, :]
             part[..., self.width] = bias.detach()[..., start:stop]
-        self.gradients.forget()
+        self.gradients.begin()
 
     def table_gradients(self) -> list[tuple[Tensor, Tensor]]:
         """The gradients of the slices, (S, V, D) and (S, V)."""
-        parts = self.gradients.sums()[0, :, : self.classes].split(self.sizes, dim=1)
+        parts = self.gradients.finish()[0, :, : self.classes].split(self.sizes, dim=1)
         return [(part[..., : self.width], part[..., self.width]) for part in parts]
 
     def losses(self, hidden: Tensor, targets: Tensor, keep: bool) -> tuple[Tensor, Tensor]:

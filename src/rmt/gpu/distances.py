@@ -23,7 +23,7 @@ class Distances(NamedTuple):
         segments, layers, groups, distances, width = self.projected.shape
         seeds = len(self.rows)
         shape = (segments, layers, groups // seeds, seeds, distances, width)
-        gradient = self.gradients.sums().view(shape).permute(1, 3, 2, 5, 0, 4).flatten(-2)
+        gradient = self.gradients.finish().view(shape).permute(1, 3, 2, 5, 0, 4).flatten(-2)
         return gradient @ self.rows.flatten(1, 2).to(gradient.dtype)[:, None]
 
 

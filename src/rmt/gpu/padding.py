@@ -18,17 +18,17 @@ from rmt.gpu.weight_gradients import Slot, WeightGradients, sum_format
 Shape = tuple[int, ...]
 
 
-class PaddedVectors:
+class PaddedParameters:
     """Parameters of one kind and shape, one after the other, of every seed: (count, S, …)."""
 
-    def __init__(self, parameters: list[Tensor], shape: Shape, room: Shape, dtype: torch.dtype):
-        """`shape` is a parameter's, split where it is padded inside; `room` is the padded shape."""
+    def __init__(self, parameters: list[Tensor], shape: Shape, padded_shape: Shape, dtype: torch.dtype):
+        """`shape` is a parameter's, split where it is padded inside."""
         self.parameters, self.shape = parameters, shape
         self.seeds = parameters[0].numel() // math.prod(shape)
         device = parameters[0].device
-        self.stored = torch.zeros(len(parameters), self.seeds, *room, dtype=dtype, device=device)
+        self.stored = torch.zeros(len(parameters), self.seeds, *padded_shape, dtype=dtype, device=device)
         self.true_part: Any = (..., *(slice(size) for size in shape))
-        self.inside = self.stored[self.true_part]
+        self.unpadded = self.stored[self.true_part]  # a view, (count, S, *shape)
 
     def __getitem__(self, number: int) -> Tensor:
         return self.stored[number]
@@ -38,19 +38,26 @@ class PaddedVectors:
         return [parameter.detach().reshape(self.seeds, *self.shape) for parameter in self.parameters]
 
     def deliver(self, gradients: Tensor) -> None:
-        """Hand each parameter its gradient."""
+        """Hand each parameter its gradient, from all of them as they are stored."""
         padded = gradients.reshape(self.stored.shape)
         for parameter, gradient in zip(self.parameters, padded, strict=True):
             add_gradient(parameter, gradient[self.true_part])
 
 
-class PaddedMatrices(PaddedVectors):
+class PaddedMatrices(PaddedParameters):
     """Matrices (count, S, rows, columns) and their gradients."""
 
     gradients: WeightGradients
 
-    def __init__(self, parameters: list[Tensor], shape: Shape, room: Shape, columns: int, dtype: torch.dtype):
-        super().__init__(parameters, shape, room, dtype)
+    def __init__(
+        self,
+        parameters: list[Tensor],
+        shape: Shape,
+        padded_shape: Shape,
+        columns: int,
+        dtype: torch.dtype,
+    ):
+        super().__init__(parameters, shape, padded_shape, dtype)
         self.matrices = self.stored.view(len(parameters), self.seeds, -1, columns)
 
     def make_gradients(self, learns: bool, max_waiting: int) -> None:
@@ -59,13 +66,13 @@ class PaddedMatrices(PaddedVectors):
         self.gradients = WeightGradients(like, sum_format(like.dtype), max_waiting)
 
     def slot(self, number: int, rows: int, waits: bool) -> Slot:
-        """Where to write rows that a matrix multiplies: where they can wait for its gradient, or anywhere."""
+        """Where to write rows that a matrix is going to multiply: where they can wait, or anywhere."""
         if waits:
             return self.gradients.slot(number, rows)
         return self.slot_of(number, self.stored.new_empty(self.seeds, rows, self.matrices.shape[-1]))
 
     def slot_of(self, number: int, rows: Tensor) -> Slot:
-        """Rows (S, N, columns) that a matrix multiplies, as they are."""
+        """Rows (S, N, columns) that a matrix is going to multiply, where they are."""
         return self.gradients.slot_of(number, rows)
 
     def __getitem__(self, number: int) -> Tensor:

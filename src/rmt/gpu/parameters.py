@@ -23,7 +23,7 @@ from rmt.gpu.distances import Distances, SegmentDistances, project_distances
 from rmt.gpu.dropout import DISTANCES, Dropout
 from rmt.gpu.heads import Seen, seen_of
 from rmt.gpu.norms import Norm
-from rmt.gpu.padding import PaddedMatrices, PaddedVectors
+from rmt.gpu.padding import PaddedMatrices, PaddedParameters
 from rmt.gpu.tiles import padded
 from rmt.gpu.weight_gradients import sum_format
 from rmt.nn.axis import Axis
@@ -75,24 +75,24 @@ class FastParameters:
             return inside if self.is_post else [*inside, parameters[f"final_norm.{name}"]]
 
         exact = sum_format(dtype)
-        self.gains = PaddedVectors(norms("weight"), (width,), (D,), exact)
-        self.shifts = PaddedVectors(norms("bias"), (width,), (D,), exact)
+        self.gains = PaddedParameters(norms("weight"), (width,), (D,), exact)
+        self.shifts = PaddedParameters(norms("bias"), (width,), (D,), exact)
         qkv, out = each("attention.qkv.weight"), each("attention.out.weight")
         self.qkv = PaddedMatrices(qkv, (3 * heads, *parts, width), (3 * heads, *room, D), D, dtype)
         self.out = PaddedMatrices(out, (width, heads, *parts), (D, heads, *room), heads * E, dtype)
         up, down = each("feed_forward.0.weight"), each("feed_forward.3.weight")
         self.up = PaddedMatrices(up, (inner, width), (inner_room, D), D, dtype)
         self.down = PaddedMatrices(down, (width, inner), (D, inner_room), inner_room, dtype)
-        self.up_bias = PaddedVectors(each("feed_forward.0.bias"), (inner,), (inner_room,), dtype)
-        self.down_bias = PaddedVectors(each("feed_forward.3.bias"), (width,), (D,), exact)
+        self.up_bias = PaddedParameters(each("feed_forward.0.bias"), (inner,), (inner_room,), dtype)
+        self.down_bias = PaddedParameters(each("feed_forward.3.bias"), (width,), (D,), exact)
         self.matrices = (self.qkv, self.out, self.up, self.down)
-        self.groups: list[PaddedVectors] = [self.gains, self.shifts, self.up_bias, self.down_bias]
+        self.groups: list[PaddedParameters] = [self.gains, self.shifts, self.up_bias, self.down_bias]
         self.groups += self.matrices
         if self.is_relative:
             project = each("attention.positions.project.weight")
-            self.project = PaddedVectors(project, (heads, head, width), (heads, E, D), dtype)
+            self.project = PaddedParameters(project, (heads, head, width), (heads, E, D), dtype)
             biases = [parameters[f"positions.{name}_bias"] for name in ("content", "position")]
-            self.biases = PaddedVectors(biases, (heads, head), (heads, E), exact)
+            self.biases = PaddedParameters(biases, (heads, head), (heads, E), exact)
             self.groups += [self.project, self.biases]
         self.seeds = self.gains.seeds
         span = max(D, heads * E // 4, inner_room // 4)  # what a kernel that fuses a layer has to hold
@@ -129,14 +129,14 @@ class FastParameters:
         values: list[Tensor] = []
         for group in self.groups:
             if group.stored.dtype == group.parameters[0].dtype:
-                group.inside[:] = torch.stack(group.values())
+                group.unpadded[:] = torch.stack(group.values())
             else:
-                stored += group.inside.unbind(0)
+                stored += group.unpadded.unbind(0)
                 values += group.values()
         if stored:
             torch._foreach_copy_(stored, values)
         for matrices in self.matrices:
-            matrices.gradients.forget()
+            matrices.gradients.begin()
         for sums in (
             self.norm_sums,
             self.cache_sums,
@@ -150,7 +150,7 @@ class FastParameters:
     def deliver(self) -> None:
         """Hand every parameter its gradient."""
         for matrices in self.matrices:
-            matrices.deliver(matrices.gradients.sums())
+            matrices.deliver(matrices.gradients.finish())
         norm_sums = self.norm_sums.sum(2)
         if len(self.cache_sums) and not self.is_post:
             norm_sums[:-1:2, :, :2] += self.cache_sums.sum(2)[:, :, :2]

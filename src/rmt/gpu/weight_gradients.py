@@ -1,30 +1,29 @@
 """Gradients of weight matrices: sums of products over all segments of an update, made when it suits the GPU.
 
-The gradient of a matrix that multiplied rows is leftᵀ right, its rows' gradients times the rows themselves. A
-product of few rows takes longer to begin than to make: such factors wait in a buffer, side by side, and are
-multiplied at once when the update ends.
+The gradient of a matrix that multiplied rows is leftᵀ right: the gradients of what came out, times the rows
+that went in. A product of few rows takes longer to start than to make. So such factors wait, from the second
+update on side by side in a buffer, and are multiplied at once when the update ends.
 """
 
-# G matrices that are multiplied at once (seeds) · N rows
+# G seeds · N rows that a matrix multiplied; a matrix has `rows` and `columns` of its own
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-MAX_WAITING_ELEMENTS = 2**27  # of each kind of matrix; 256 MB of bfloat16
-MAX_JOINED_ELEMENTS = 2**22  # in two factors; a product of more fills an H200 by itself
+MAX_WAITING_ELEMENTS = 2**27  # of both factors, for each kind of matrix: 256 MB of bfloat16
+MAX_JOINED_ELEMENTS = 2**22  # of both factors of one product; one of more fills an H200 by itself
 
 
 class Slot:
-    """The two factors of a product: the right one is written in the forward pass, the left one later."""
+    """The handle of one product: its right factor is written in the forward pass, its left one later."""
 
     def __init__(self, number: int, right: Tensor, left: Tensor | None, order: int):
         self.number = number  # of the matrix
         self.right = right  # (G, N, columns)
-        self.order = order  # of the forward passes: sums are made in it, whatever backward did
-        self.is_buffered = left is not None
-        self.buffered_left = left
+        self.order = order  # among all slots of an update: sums are made in it, whatever backward did
+        self.buffered_left = left  # (G, N, rows) in the buffer, if the right one lies there
 
     def left(self, width: int) -> Tensor:
         """Where the left factor (G, N, width) is to be written."""
@@ -34,25 +33,27 @@ class Slot:
 
 
 class WeightGradients:
-    """The gradients of matrices (count, G, rows, columns) of one kind, in the number format of sums."""
+    """The gradients of matrices of one kind over an update: `begin`, `slot` and `add` …, `finish`."""
 
     def __init__(self, like: Tensor, dtype: torch.dtype, max_waiting: int = MAX_WAITING_ELEMENTS):
+        """`like` the matrices (count, G, rows, columns); sums are in `dtype`."""
         self.like, self.max_waiting = like, max_waiting
         self.totals = torch.zeros_like(like, dtype=dtype, memory_format=torch.contiguous_format)
         self.buffers: tuple[Tensor, ...] = ()  # of left and of right factors: (count, N, rows or columns)
         self.outgrown: list[tuple[Tensor, ...]] = []  # smaller ones, which recordings still write to
         self.is_wanted = False  # whether any slot was asked for, so that a buffer is worth its memory
-        self.forget()
+        self.begin()
 
-    def forget(self) -> None:
+    def begin(self) -> None:
         """Begin an update with gradients of zero."""
         count = len(self.totals)
-        self.unwritten = set(range(count))
+        self.unwritten = set(range(count))  # totals that hold what an earlier update left
         self.taken = [0] * count  # rows of the buffers
-        self.slots = 0
-        self.clear()
+        self.slots = 0  # given so far
+        self.clear_waiting()
 
-    def clear(self) -> None:
+    def clear_waiting(self) -> None:
+        """Nothing waits."""
         self.waiting: list[list[tuple[Slot, Tensor]]] = [[] for _ in self.totals]  # with their left factors
         self.waiting_elements = 0
 
@@ -69,7 +70,7 @@ class WeightGradients:
         return Slot(number, right, left, self.slots)
 
     def slot_of(self, number: int, right: Tensor) -> Slot:
-        """A slot for rows (G, N, columns) that lie elsewhere."""
+        """A slot for rows (G, N, columns) that lie elsewhere already."""
         self.slots += 1
         return Slot(number, right, None, self.slots)
 
@@ -77,15 +78,15 @@ class WeightGradients:
         """Add leftᵀ right; `left` (G, N, rows) lies where the slot said, or elsewhere."""
         size = left.numel() + slot.right.numel()
         if size > min(MAX_JOINED_ELEMENTS, self.max_waiting):
-            add_product(self.totals[slot.number], left, slot.right, self.begun([slot.number]))
+            add_product(self.totals[slot.number], left, slot.right, self.take_totals([slot.number]))
             return
         if self.waiting_elements + size > self.max_waiting:
             self.multiply_waiting()
         self.waiting[slot.number].append((slot, left))
         self.waiting_elements += size
 
-    def sums(self) -> Tensor:
-        """All gradients of this update, (count, G, rows, columns)."""
+    def finish(self) -> Tensor:
+        """Multiply what waits: all gradients of this update, (count, G, rows, columns)."""
         rows = self.multiply_waiting()
         for number in self.unwritten:
             self.totals[number].zero_()
@@ -102,12 +103,12 @@ class WeightGradients:
             for group in consecutive(numbers) if len(self.totals[0]) == 1 else [numbers]:
                 if rows:
                     self.multiply(group, rows)
-        self.clear()
+        self.clear_waiting()
         return max(alike, default=0)
 
     def multiply(self, numbers: list[int], rows: int) -> None:
-        """Add the products that wait for some matrices, each of which has `rows` rows to come."""
-        adds = self.begun(numbers)
+        """Add the products that wait for some matrices, `rows` rows for each of them."""
+        adds = self.take_totals(numbers)
         span = slice(numbers[0], numbers[-1] + 1)
         pairs = [sorted(self.waiting[number], key=lambda pair: pair[0].order) for number in numbers]
         if self.fills_buffers(pairs, numbers, rows):
@@ -129,12 +130,10 @@ class WeightGradients:
     def fills_buffers(self, pairs: list[list[tuple[Slot, Tensor]]], numbers: list[int], rows: int) -> bool:
         """Whether the first `rows` rows of the buffers are exactly what waits for these matrices."""
         whole = all(self.taken[number] == rows for number in numbers)
-        return whole and all(
-            slot.is_buffered and left is slot.buffered_left for waiting in pairs for slot, left in waiting
-        )
+        return whole and all(left is slot.buffered_left for waiting in pairs for slot, left in waiting)
 
-    def begun(self, numbers: list[int]) -> bool:
-        """Whether to add to these totals; else none was written in this update, and what they hold is old."""
+    def take_totals(self, numbers: list[int]) -> bool:
+        """Whether to add to these totals, or to write over what an earlier update left in all of them."""
         unwritten = self.unwritten.intersection(numbers)
         self.unwritten -= unwritten
         if len(unwritten) == len(numbers):
@@ -146,9 +145,9 @@ class WeightGradients:
     def grow_buffers(self, rows: int) -> None:
         """Let as many factors of one seed wait side by side in the next update, if there is memory for it."""
         count, groups, *widths = self.totals.shape
-        known = self.buffers[1].shape[1] if self.buffers else 0
+        room = self.buffers[1].shape[1] if self.buffers else 0
         too_large = count * rows * sum(widths) > self.max_waiting
-        if not self.is_wanted or groups > 1 or rows <= known or too_large or is_recording(self.totals):
+        if not self.is_wanted or groups > 1 or rows <= room or too_large or is_recording(self.totals):
             return
         self.outgrown += [self.buffers] if self.buffers else []
         self.buffers = tuple(self.like.new_empty(count, rows, width) for width in widths)
@@ -160,7 +159,7 @@ def sum_format(dtype: torch.dtype) -> torch.dtype:
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor, adds: bool) -> None:
-    """total += leftᵀ right, or = where it `adds` not; (G, rows, columns), summed in its number format."""
+    """total += leftᵀ right, or = unless it `adds`; (G, rows, columns), summed in its number format."""
     if left.dtype == total.dtype or not total.is_cuda:
         total.baddbmm_(left.mT.to(total.dtype), right.to(total.dtype), beta=float(adds))
     elif len(total) == 1:
