@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from rmt.gpu import naive
 from rmt.gpu.cross_entropy import OutputLayer, TableSlice
 from rmt.gpu.kernels import operations as kernels
-from rmt.gpu.parameters import EngineSettings
+from rmt.gpu.settings import EngineSettings
 from rmt.gpu.tiles import TILES
 from tests.gpu.updates import DEVICE, assert_close
 

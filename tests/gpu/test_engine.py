@@ -193,7 +193,7 @@ def test_a_wide_model_in_bfloat16_is_nearly_autograds(kind, positions, div_val, 
     for parameter in model.parameters():
         nn.init.normal_(parameter, 0, 0.3)  # gains, too: what is rounded off stays small
     engine = Engine(model, torch.bfloat16, operations=naive)
-    assert engine.weights.stream == torch.bfloat16
+    assert engine.weights.residual_dtype == torch.bfloat16
     expected = differentiated(model)
     with torch.autocast(DEVICE, torch.bfloat16):
         outcome = differentiated(model, engine)

@@ -19,7 +19,7 @@ def attend(projected: Tensor, output: Tensor, layer: int, call: SegmentCall) -> 
     """
     weights, operations = call.weights, call.weights.operations
     if not weights.is_relative:
-        operations.rotate(rotated_heads(projected, call), *weights.table(call.axis))
+        operations.rotate(rotated_heads(projected, call), *weights.tables.rotations(call.axis))
     rows_out = call.rows_out(layer)
     query, key, value = heads_of(projected, call)
     query, scale = query[:, -rows_out:], weights.config.head_width**-0.5
@@ -28,7 +28,7 @@ def attend(projected: Tensor, output: Tensor, layer: int, call: SegmentCall) -> 
         heads = Heads(query, key, value, None, call.seen(rows_out), scale)
         return AttentionRecord(projected, query, None, None, output, operations.attention(heads, output))
     heads = Heads(query, key, value, None, call.seen(rows_out), scale)
-    distances = weights.projected_distances(call.axis, call.dropout).projected[layer]
+    distances = weights.distances.of_segment(call.axis, call.dropout).projected[layer]
     relative = RelativeHeads(heads, weights.biases.stored, distances)
     if operations.fits_short_attention(relative):
         lse = operations.short_attention(relative, output)
@@ -53,7 +53,7 @@ def attend_gradient(
         to_query[:, :-rows_out] = 0
     heads = Heads(record.query, key, value, record.bias, call.seen(rows_out), scale)
     if weights.is_relative and record.bias is None:
-        distances = weights.projected_distances(call.axis, call.dropout)
+        distances = weights.distances.of_segment(call.axis, call.dropout)
         relative = RelativeHeads(heads, weights.biases.stored, distances.projected[layer])
         sums = weights.short_bias_sums(len(key))[layer]
         places = RelativeGradients(to_last, to_key, to_value, sums)
@@ -65,7 +65,9 @@ def attend_gradient(
     if to_bias is not None:
         distances_gradient(to_last, to_bias, record, layer, call)
     if not weights.is_relative:
-        operations.rotate(rotated_heads(to_projected, call), *weights.table(call.axis), backward=True)
+        operations.rotate(
+            rotated_heads(to_projected, call), *weights.tables.rotations(call.axis), backward=True
+        )
 
 
 def distances_gradient(
@@ -74,7 +76,7 @@ def distances_gradient(
     """From the gradient of aligned scores to those of distances, position biases and, added, queries."""
     weights, operations, position = call.weights, call.weights.operations, record.position
     assert position is not None
-    distances = weights.projected_distances(call.axis, call.dropout)
+    distances = weights.distances.of_segment(call.axis, call.dropout)
     _, groups, columns, width = distances.projected.shape
     to_scores = operations.aligned_gradient(to_bias.transpose(0, 1), columns, call.seen(to_query.shape[1]))
     to_scores = to_scores.view(groups, -1, columns)

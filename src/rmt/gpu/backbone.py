@@ -57,7 +57,7 @@ class FastBackbone(Backbone):
     def new_call(self, axis: Axis, rows: int, last: int) -> SegmentCall:
         """What is asked of the layers."""
         probability = self.dropout.p if self.dropout.training else 0.0  # in the mode of the plain backbone
-        dropout = Dropout(self.weights.keys, probability, self.segments)
+        dropout = Dropout(self.weights.dropout_keys, probability, self.segments)
         learns = torch.is_grad_enabled() and self.weights.settings.learns and last > 0
         call = SegmentCall(self.weights, axis, rows, last, dropout, learns and self.keeps_records)
         if learns and not self.keeps_records:

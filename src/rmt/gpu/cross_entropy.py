@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rmt.gpu.parameters import EngineSettings
+from rmt.gpu.settings import EngineSettings
 from rmt.gpu.tiles import padded
 from rmt.gpu.weight_gradients import WeightGradients, sum_format
 

@@ -15,31 +15,59 @@ from torch.nn import functional as F
 
 from rmt.gpu.cross_entropy import OutputLayer, TableSlice
 from rmt.gpu.padding import add_gradient
-from rmt.gpu.parameters import EngineSettings
+from rmt.gpu.settings import EngineSettings
 from rmt.gpu.tiles import padded
 from rmt.gpu.weight_gradients import add_product, sum_format
 from rmt.nn.adaptive import AdaptiveEmbedding, Rows
 from rmt.nn.embedding import TiedEmbedding
 from rmt.nn.joining import laid
 
-MAX_CHOICE_ELEMENTS = (
-    2**24
-)  # of a matrix that chooses rows, so that a product sums them up: 32 MB of bfloat16
+# of a matrix that chooses rows, so that a product sums them up: 32 MB of bfloat16
+MAX_CHOICE_ELEMENTS = 2**24
 
 
-class FastTables:
-    """A table (V, D) for tokens in and out, or S stacked ones, and its gradients."""
+class FastTiedEmbedding(TiedEmbedding):
+    """One table for tokens in and out."""
+
+    table: TokenTable
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        embedded: Tensor = Lookup.apply(self.weight, tokens, self.table)
+        return embedded
+
+    def scored(
+        self, hidden: Tensor, targets: Tensor, capacities: tuple[int, ...] = ()
+    ) -> tuple[Tensor, Tensor]:
+        return self.table.outputs[0].losses(hidden, targets, keep=True)
+
+
+class FastAdaptiveEmbedding(AdaptiveEmbedding):
+    """One table whose slices are the clusters of an adaptive softmax."""
+
+    table: TokenTable
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        embedded: Tensor = Lookup.apply(self.words.weight, tokens, self.table)
+        return embedded
+
+    def entropy(self, hidden: Tensor, targets: Tensor, cluster: int, rows: Rows) -> Tensor:
+        return self.table.outputs[cluster].losses(hidden, targets, keep=False)[1]
+
+
+class TokenTable:
+    """A table (V, D) for tokens in and out, or S stacked ones, its output layers and its gradients."""
 
     def __init__(
         self,
-        table: tuple[Tensor, Tensor],
+        weight: Tensor,
+        bias: Tensor,
         outputs: Sequence[OutputLayer],
         settings: EngineSettings,
-        stream: torch.dtype,
+        dtype: torch.dtype,
     ):
-        """`table` is weight and bias, the first slices of the `outputs`; rows are looked up in `stream`."""
-        self.table, self.outputs, self.settings, self.stream = table, outputs, settings, stream
-        self.scale = math.sqrt(table[0].shape[-1])
+        """Weight and bias are the first slices of the `outputs`; rows are looked up in `dtype`."""
+        self.weight, self.bias, self.outputs, self.settings = weight, bias, outputs, settings
+        self.dtype, self.scale = dtype, math.sqrt(weight.shape[-1])
         self.begin()
 
     def begin(self) -> None:
@@ -51,75 +79,47 @@ class FastTables:
 
     def look_up(self, numbers: Tensor) -> Tensor:
         """Rows times sqrt(D); what is shorter is scaled, the rows or the table."""
-        weight = self.table[0].detach()
+        weight = self.weight.detach()
         if weight[..., 0].numel() > numbers.numel():
-            return (F.embedding(numbers, weight.flatten(0, -2)) * self.scale).to(self.stream)
+            return (F.embedding(numbers, weight.flatten(0, -2)) * self.scale).to(self.dtype)
         if self.scaled is None:
-            self.scaled = (weight * self.scale).flatten(0, -2).to(self.stream)
+            self.scaled = (weight * self.scale).flatten(0, -2).to(self.dtype)
         return F.embedding(numbers, self.scaled)
 
     def wait(self, numbers: Tensor, gradient: Tensor) -> None:
-        """Keep the gradients of looked-up rows, but not too many of them."""
+        """Let the gradients of looked-up rows wait for their sum, but not too many of them."""
         self.waiting.append((numbers, gradient))
         if sum(rows.numel() for _, rows in self.waiting) > self.settings.max_waiting:
-            self.add_rows()
+            self.add_waiting()
 
-    def add_rows(self) -> None:
+    def add_waiting(self) -> None:
         """Add what waits to the gradient of the table."""
         if self.waiting:
             numbers, rows = zip(*self.waiting, strict=True)
             tokens, gradients = flat(numbers, 0), flat(rows, 1)
-            count = self.table[0].flatten(0, -2).shape[0]
+            count = self.weight[..., 0].numel()
             if count <= len(tokens):
-                add_gradient(self.table[0], sum_by_number(gradients, tokens, count) * self.scale)
+                add_gradient(self.weight, sum_by_number(gradients, tokens, count) * self.scale)
             else:
-                add_gradient(self.table[0], sum_by_number(gradients * self.scale, tokens, count))
+                add_gradient(self.weight, sum_by_number(gradients * self.scale, tokens, count))
         self.waiting = []
 
     def deliver(self) -> None:
         """Add to the gradients of the table, and of what else is among the classes."""
         gradients = [output.table_gradients() for output in self.outputs]
         words = zip(*(slices[0] for slices in gradients), strict=True)
-        for parameter, parts in zip(self.table, words, strict=True):
+        for parameter, parts in zip((self.weight, self.bias), words, strict=True):
             add_gradient(parameter, parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
         for output, slices in zip(self.outputs, gradients, strict=True):
             for part, (to_weight, to_bias) in zip(output.slices[1:], slices[1:], strict=True):
                 add_gradient(part.weight, to_weight)
                 add_gradient(part.bias, to_bias)
-        self.add_rows()
+        self.add_waiting()
 
 
-class FastTiedEmbedding(TiedEmbedding):
-    """One table for tokens in and out."""
-
-    tables: FastTables
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        embedded: Tensor = Lookup.apply(self.weight, tokens, self.tables)
-        return embedded
-
-    def scored(
-        self, hidden: Tensor, targets: Tensor, capacities: tuple[int, ...] = ()
-    ) -> tuple[Tensor, Tensor]:
-        return self.tables.outputs[0].losses(hidden, targets, keep=True)
-
-
-class FastAdaptiveEmbedding(AdaptiveEmbedding):
-    """One table whose slices are the clusters of an adaptive softmax."""
-
-    tables: FastTables
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        embedded: Tensor = Lookup.apply(self.words.weight, tokens, self.tables)
-        return embedded
-
-    def entropy(self, hidden: Tensor, targets: Tensor, cluster: int, rows: Rows) -> Tensor:
-        return self.tables.outputs[cluster].losses(hidden, targets, keep=False)[1]
-
-
-def table_of(
-    cutoffs: tuple[int, ...], parameters: Mapping[str, Tensor], settings: EngineSettings, stream: torch.dtype
-) -> FastTables:
+def token_table(
+    cutoffs: tuple[int, ...], parameters: Mapping[str, Tensor], settings: EngineSettings, dtype: torch.dtype
+) -> TokenTable:
     """The table of an embedding and its output layers, one for each cluster of an adaptive softmax."""
     name = "embedding.words" if cutoffs else "embedding"
     weight, bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
@@ -129,33 +129,33 @@ def table_of(
         clusters = (parameters["embedding.clusters.weight"], parameters["embedding.clusters.bias"])
         slices[0].append(TableSlice(*clusters, 0, len(cutoffs)))
     outputs = [OutputLayer(parts, settings) for parts in slices]
-    return FastTables((weight, bias), outputs, settings, stream)
+    return TokenTable(weight, bias, outputs, settings, dtype)
 
 
 class Lookup(torch.autograd.Function):
     """Rows of a table, whose gradient waits until the update ends."""
 
     @staticmethod
-    def forward(weight: Tensor, tokens: Tensor, tables: FastTables) -> Tensor:
-        return tables.look_up(row_numbers(weight, tokens))
+    def forward(weight: Tensor, tokens: Tensor, table: TokenTable) -> Tensor:
+        return table.look_up(row_numbers(weight, tokens))
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, FastTables], output: Tensor) -> None:
-        weight, tokens, ctx.tables = inputs
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, TokenTable], output: Tensor) -> None:
+        weight, tokens, ctx.table = inputs
         ctx.save_for_backward(row_numbers(weight, tokens))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
         (numbers,) = ctx.saved_tensors
-        ctx.tables.wait(numbers, gradient)
+        ctx.table.wait(numbers, gradient)
         return None, None, None
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int, int, None], weight: Tensor, tokens: Tensor, tables: FastTables
+        info: Any, in_dims: tuple[int, int, None], weight: Tensor, tokens: Tensor, table: TokenTable
     ) -> tuple[Tensor, int]:
         """All seeds at once."""
-        return Lookup.apply(weight.movedim(in_dims[0], 0), tokens.movedim(in_dims[1], 0), tables), 0
+        return Lookup.apply(weight.movedim(in_dims[0], 0), tokens.movedim(in_dims[1], 0), table), 0
 
 
 def row_numbers(weight: Tensor, tokens: Tensor) -> Tensor:

@@ -24,8 +24,9 @@ from rmt.errors import ConfigError
 from rmt.gpu import naive
 from rmt.gpu.backbone import FastBackbone
 from rmt.gpu.cache import FastCache
-from rmt.gpu.embedding import FastAdaptiveEmbedding, FastTables, FastTiedEmbedding, table_of
-from rmt.gpu.parameters import EngineSettings, FastParameters
+from rmt.gpu.embedding import FastAdaptiveEmbedding, FastTiedEmbedding, TokenTable, token_table
+from rmt.gpu.parameters import FastParameters
+from rmt.gpu.settings import EngineSettings
 from rmt.gpu.tiles import TILES
 from rmt.gpu.tiles_file import load_tiles
 from rmt.gpu.weight_gradients import MAX_WAITING_ELEMENTS
@@ -55,7 +56,7 @@ class FastModel(SegmentModel):
             positions = torch.arange(spans.keys, device=device)
             return Axis(positions, spans.mask(sees_cache, device=device), positions[:0])
 
-        axis = self.backbone.weights.axis(spans, build)
+        axis = self.backbone.weights.tables.axis(spans, build)
         return axis if not spans.cache else axis._replace(present=state.cached + spans.queries)
 
 
@@ -89,7 +90,7 @@ class Engine:
         )
         names = {name.removeprefix("backbone."): tensor for name, tensor in parameters.items()}
         self.weights = FastParameters(model.config, names, self.settings)
-        self.tables: FastTables | None = None
+        self.table: TokenTable | None = None
         self.model = self.fast_copy(model, parameters)
         self.model.cache = FastCache(model.config.cache, copies=recompute)
 
@@ -101,9 +102,11 @@ class Engine:
         modules: dict[str, nn.Module] = {"backbone": backbone}
         if model.config.div_val == 1 or not model.config.cutoffs:  # narrow tables stay as they are
             kind = FastAdaptiveEmbedding if model.config.cutoffs else FastTiedEmbedding
-            self.tables = table_of(model.config.cutoffs, parameters, self.settings, self.weights.stream)
+            self.table = token_table(
+                model.config.cutoffs, parameters, self.settings, self.weights.residual_dtype
+            )
             modules["embedding"] = copy_as(kind, model.embedding)
-            modules["embedding"].tables = self.tables  # type: ignore[assignment]
+            modules["embedding"].table = self.table  # type: ignore[assignment]
         fast = copy_as(FastModel, model)
         fast._modules = {**model._modules, **modules}
         return fast
@@ -116,10 +119,10 @@ class Engine:
         """
         self.model.backbone.begin()
         self.weights.begin(segments)
-        if self.tables is not None:
-            self.tables.begin()
+        if self.table is not None:
+            self.table.begin()
         if keys is not None:
-            self.weights.keys.copy_(keys.view(-1, 2))
+            self.weights.dropout_keys.copy_(keys.view(-1, 2))
 
     def recomputed(self, cell: RecurrentCell[Result]) -> RecurrentCell[Result]:
         """A cell of the fast copy whose segments are computed again in the backward pass, masks and all.
@@ -141,8 +144,8 @@ class Engine:
     def deliver(self) -> None:
         """Hand every parameter its gradient, to be cleared before the next update adds to it."""
         self.weights.deliver()
-        if self.tables is not None:
-            self.tables.deliver()
+        if self.table is not None:
+            self.table.deliver()
 
 
 def copy_as(kind: Any, module: nn.Module) -> Any:

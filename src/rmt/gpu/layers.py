@@ -99,7 +99,7 @@ def finish_layer(past: Tensor, slots: Slots, layer: int, call: SegmentCall) -> t
     branch = Branch(rows, weights.down_bias[layer], dropout.at(FEED_FORWARD, layer))
     normal = slots.after.right
     if layer + 1 == weights.config.layers:
-        normal = torch.empty_like(normal, dtype=weights.stream)
+        normal = torch.empty_like(normal, dtype=weights.residual_dtype)
     leaving = operations.add_norm(residual(middle, call), branch, weights.norm(2 * layer + 2), normal)
     return middle, Entering(leaving, slots.after)
 
@@ -109,7 +109,7 @@ def finish_fused(past: Tensor, slots: Slots, layer: int, call: SegmentCall) -> t
     weights = call.weights
     normal = slots.after.right
     if layer + 1 == weights.config.layers:
-        normal = torch.empty_like(normal, dtype=weights.stream)
+        normal = torch.empty_like(normal, dtype=weights.residual_dtype)
     fused = FusedLayer(weights, layer, call.dropout)
     middle, leaving, projected = weights.operations.fused_layer(past, slots, normal, fused)
     return middle, Entering(leaving, slots.after, projected)
@@ -172,7 +172,7 @@ def norm_gradient(returning: Returning, layer: int, call: SegmentCall) -> tuple[
     gradient, past = to_normal(returning, layer, call)
     norm, drop = weights.norm(2 * layer), call.dropout.at(FEED_FORWARD, layer - 1)
     if not layer:  # what went in is the branch, and its gradient is for no product
-        norm, drop = norm._replace(dtype=weights.stream), call.dropout.at(INPUT)
+        norm, drop = norm._replace(dtype=weights.residual_dtype), call.dropout.at(INPUT)
     gradients: tuple[Tensor, Tensor] = operations.norm_gradient(
         gradient, past, call.entering(layer), norm, drop
     )

@@ -117,14 +117,14 @@ class SegmentCall:
 
     def seen(self, rows_out: int) -> Seen:
         """What the last rows see."""
-        seen = self.weights.seen_by(self.axis.mask[-rows_out:], self.cache)
+        seen = self.weights.tables.seen(self.axis.mask[-rows_out:], self.cache)
         return seen._replace(missing=self.missing)
 
     def flat(self, x: Tensor) -> Tensor:
         """Rows (…, width) in a row and padded, (S, N, D), in the format of the residual stream."""
         padding = self.weights.width - x.shape[-1]
         rows = F.pad(x, (0, padding)) if padding else x.contiguous()
-        return rows.reshape(self.weights.seeds, -1, self.weights.width).to(self.weights.stream)
+        return rows.reshape(self.weights.seeds, -1, self.weights.width).to(self.weights.residual_dtype)
 
     def unpadded(self, rows: Tensor, x: Tensor) -> Tensor:
         """Rows (S, N, D) in the shape of x, as many as there are of each segment, without the padding."""

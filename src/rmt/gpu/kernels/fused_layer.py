@@ -83,7 +83,7 @@ def fused_layer(
     """
     weights, layer = fused.weights, fused.layer
     seeds, rows, width = past.shape
-    middle, total = (past.new_empty(past.shape, dtype=weights.stream) for _ in range(2))
+    middle, total = (past.new_empty(past.shape, dtype=weights.residual_dtype) for _ in range(2))
     has_next = layer + 1 < weights.config.layers
     heads = slots.out.right.shape[-1]
     projected = slots.out.right.new_empty(seeds, rows, 3 * heads) if has_next else None
