@@ -154,7 +154,7 @@ def test_what_is_not_learned_from_keeps_nothing(kind, learns, monkeypatch):
     with torch.set_grad_enabled(not learns):
         outputs = outputs_of(engine.model, steps())
     assert len(calls) == len(steps())
-    assert all(not call.records and call.leaving is None for call in calls)
+    assert all(not call.records and call.output is None for call in calls)
     for output, expected in zip(outputs, outputs_of(model, steps()), strict=True):
         assert_close(output.logits, expected.logits, 1e-12)
 
@@ -165,10 +165,10 @@ def test_recomputed_segments_keep_what_goes_into_them_only(kind, monkeypatch):
     engine = engine_of(model, recompute=True)
     engine.begin()
     loss = loss_of(outputs_of(engine.model, steps(), wrap=engine.recomputed))
-    assert all(not call.records and call.leaving is None for call in calls)
+    assert all(not call.records and call.output is None for call in calls)
     loss.backward()
     assert len(calls) == len(steps())  # no other is made in the backward pass
-    assert all(not call.records and call.leaving is None for call in calls)
+    assert all(not call.records and call.output is None for call in calls)
 
 
 def test_an_update_begins_with_the_parameters_as_they_are():

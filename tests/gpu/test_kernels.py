@@ -15,6 +15,7 @@ from rmt.gpu import naive
 from rmt.gpu.dropout import update_keys
 from rmt.gpu.engine import Engine
 from rmt.gpu.kernels import operations as kernels
+from rmt.gpu.kernels.fused_layer import tile
 from rmt.gpu.tiles import TILES
 from tests.gpu.updates import (
     DEVICE,
@@ -106,6 +107,13 @@ def test_factors_of_a_fused_layer_wait_side_by_side_from_the_second_update_on(re
     for _ in range(2):
         assert_same_outcome(differentiated(model, engine, segments), expected, TOLERANCE)
     assert bool(engine.weights.qkv.gradients.buffers) != recompute
+
+
+def test_what_was_measured_for_a_fused_layer_is_what_it_runs_with(monkeypatch):
+    for name, value in (("rows", 128), ("columns", 32), ("warps", 8)):
+        monkeypatch.setitem(TILES["fused_layer"], name, value)
+    assert tile(rows=10**6, width=64) == {"BLOCK_R": 128, "BLOCK_D": 64, "BLOCK_C": 32, "num_warps": 8}
+    assert tile(rows=100, width=64)["num_warps"] == 4
 
 
 class Stacked:

@@ -140,10 +140,10 @@ def add_norm() -> Callable[[], Tensor]:
 
 
 def norm_gradient() -> Callable[[], Tensor]:
-    gradient, past, total, normal = numbers(4, 1, SEGMENTS * ROWS, WIDTH)
+    gradient, to_residual, total, normal = numbers(4, 1, SEGMENTS * ROWS, WIDTH)
     norm = norm_parameters()
     normed = kernels.norm(total, norm, normal)
-    return lambda: kernels.norm_gradient(gradient, past, normed, norm, None)[0]
+    return lambda: kernels.norm_gradient(gradient, to_residual, normed, norm, None)[0]
 
 
 def dropout() -> Callable[[], Tensor]:

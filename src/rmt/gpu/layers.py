@@ -1,7 +1,8 @@
-"""The backbone once more, with its gradient written down: few kernels, weights cast once, nothing compiled.
+"""The layers of a backbone, forward and backward: `encode` a segment, `differentiate` it.
 
 Gradients of parameters do not go through autograd: they gather in `FastParameters` over all segments of an
 update. Pre-norm and post-norm differ in where the residual goes on: from before a norm, or from behind it.
+What is called `to_x` is the gradient of x.
 """
 
 # S seeds · B batch · C cached rows · R rows of a segment · T rows that come out of a layer · N rows, flat
@@ -21,114 +22,115 @@ from rmt.gpu.segment import FusedLayer, LayerGradients, LayerRecord, SegmentCall
 from rmt.gpu.weight_gradients import Slot
 
 
-class Entering(NamedTuple):
+class LayerInput(NamedTuple):
     """What goes into a layer, or behind the last one comes out."""
 
-    rows: Normed  # of the segment
+    normed: Normed  # the segment's rows, before and behind the norm in front of the layer
     slot: Slot  # their norm, as the layer projects it
     projected: Tensor | None = None  # (S, N, 3 · H · E), where a kernel has made it already
 
 
-class Returning(NamedTuple):
+class OutputGradient(NamedTuple):
     """What comes back to the end of a layer."""
 
     gradient: Tensor  # (S, N, 3 · H · E) of what the next layer projected, or behind the last (S, N, D)
-    past: Tensor | None  # (S, B · T, D) of the next layer's residual, in the rows that came out of it
+    to_residual: Tensor | None  # (S, B · T, D) of the next layer's residual, in the rows that came out of it
 
 
 def encode(x: Tensor, cache: tuple[Tensor, ...], call: SegmentCall) -> tuple[Tensor, ...]:
     """The last rows (…, T, D) behind all layers; with a cache, also what goes into each of them (…, R, D)."""
     if not call.last and not cache:
         return (x[..., :0, :],)
-    entering, layer_inputs = begin(x, call), []
+    layer_input, inputs = first_input(x, call), []
     for layer in range(call.weights.config.layers):
         if cache:
-            layer_inputs.append(call.unpadded(residual(entering.rows, call), x))
+            inputs.append(call.unpadded(residual_of(layer_input.normed, call), x))
         if not call.rows_out(layer):
-            return x[..., :0, :], *layer_inputs
+            return x[..., :0, :], *inputs
         cached = norm_of_cache(cache[layer], layer, call) if cache else None
-        record, entering = encode_layer(entering, cached, layer, call)
+        record, layer_input = encode_layer(layer_input, cached, layer, call)
         if call.keeps:
             call.records.append(record)
-    call.leaving = entering.rows if call.keeps else None
-    hidden = entering.rows.normal if call.is_fused else dropped(entering.rows.normal, OUTPUT, call)
-    return call.unpadded(hidden, x), *layer_inputs
+    output = layer_input.normed
+    call.output = output if call.keeps else None
+    hidden = output.normal if call.is_fused else dropped(output.normal, OUTPUT, call)
+    return call.unpadded(hidden, x), *inputs
 
 
-def begin(x: Tensor, call: SegmentCall) -> Entering:
+def first_input(x: Tensor, call: SegmentCall) -> LayerInput:
     """What goes into the first layer."""
     weights, rows = call.weights, call.flat(x)
     slot = weights.qkv.slot(0, rows.shape[1], call.waits)
     if weights.is_post:
         total = dropped(rows, INPUT, call)
-        return Entering(Normed(total, slot.right.copy_(total), None), slot)
+        return LayerInput(Normed(total, slot.right.copy_(total), None), slot)
     drop = call.dropout.at(INPUT)
-    return Entering(weights.operations.norm(rows, weights.norm(0), slot.right, drop), slot)
+    return LayerInput(weights.operations.norm(rows, weights.norm(0), slot.right, drop), slot)
 
 
 def encode_layer(
-    entering: Entering, cached: Normed | None, layer: int, call: SegmentCall
-) -> tuple[LayerRecord, Entering]:
+    layer_input: LayerInput, cached: Normed | None, layer: int, call: SegmentCall
+) -> tuple[LayerRecord, LayerInput]:
     """Project, attend, and all that follows up to the next layer's projection."""
-    weights, slot, projected = call.weights, entering.slot, entering.projected
+    weights, (normed, slot, projected) = call.weights, layer_input
     if cached is not None:
-        slot = weights.qkv.slot_of(layer, call.behind_cache(cached.normal, entering.rows.normal))
+        slot = weights.qkv.slot_of(layer, call.behind_cache(cached.normal, normed.normal))
     if projected is None:
         projected = slot.right @ weights.qkv[layer].mT
     rows = projected.shape[1] // (call.cache + call.rows) * call.rows_out(layer)
     out = weights.out.slot(layer, rows, call.waits)
     attention = attend(projected, out.right, layer, call)
-    past = call.last_rows(residual(entering.rows, call), call.rows_out(layer))
+    residual = call.last_rows(residual_of(normed, call), call.rows_out(layer))
     up, down = (matrices.slot(layer, rows, call.waits) for matrices in (weights.up, weights.down))
-    ends = layer + 1 == weights.config.layers
-    after = weights.qkv.slot(layer + 1, rows, call.waits and not ends)
+    next_qkv = weights.qkv.slot(layer + 1, rows, call.waits and not call.is_last(layer))
     finish = finish_fused if call.is_fused else finish_layer
-    middle, leaving = finish(past, Slots(out, up, down, after), layer, call)
-    return LayerRecord(entering.rows, cached, attention, middle, slot, out, up, down), leaving
+    middle, output = finish(residual, Slots(out, up, down, next_qkv), layer, call)
+    return LayerRecord(normed, cached, attention, middle, slot, out, up, down), output
 
 
-def finish_layer(past: Tensor, slots: Slots, layer: int, call: SegmentCall) -> tuple[Normed, Entering]:
+def finish_layer(residual: Tensor, slots: Slots, layer: int, call: SegmentCall) -> tuple[Normed, LayerInput]:
     """Behind attention: its projection, the residual, the norm, the feed-forward block, the next norm."""
     weights, operations, dropout = call.weights, call.weights.operations, call.dropout
     branch = Branch(slots.out.right @ weights.out[layer].mT, None, dropout.at(ATTENTION, layer))
-    middle = operations.add_norm(past, branch, weights.norm(2 * layer + 1), slots.up.right)
+    middle = operations.add_norm(residual, branch, weights.norm(2 * layer + 1), slots.up.right)
     inner = operations.up_relu(
         middle.normal, weights.up[layer], weights.up_bias[layer], dropout.at(INNER, layer), slots.down.right
     )
     rows = inner @ weights.down[layer].mT
     branch = Branch(rows, weights.down_bias[layer], dropout.at(FEED_FORWARD, layer))
-    normal = slots.after.right
-    if layer + 1 == weights.config.layers:
-        normal = torch.empty_like(normal, dtype=weights.residual_dtype)
-    leaving = operations.add_norm(residual(middle, call), branch, weights.norm(2 * layer + 2), normal)
-    return middle, Entering(leaving, slots.after)
+    normal, norm = next_normal(slots, layer, call), weights.norm(2 * layer + 2)
+    output = operations.add_norm(residual_of(middle, call), branch, norm, normal)
+    return middle, LayerInput(output, slots.next_qkv)
 
 
-def finish_fused(past: Tensor, slots: Slots, layer: int, call: SegmentCall) -> tuple[Normed, Entering]:
+def finish_fused(residual: Tensor, slots: Slots, layer: int, call: SegmentCall) -> tuple[Normed, LayerInput]:
     """The same in one kernel, and the next layer's projection with it."""
-    weights = call.weights
-    normal = slots.after.right
-    if layer + 1 == weights.config.layers:
-        normal = torch.empty_like(normal, dtype=weights.residual_dtype)
+    weights, normal = call.weights, next_normal(slots, layer, call)
     fused = FusedLayer(weights, layer, call.dropout)
-    middle, leaving, projected = weights.operations.fused_layer(past, slots, normal, fused)
-    return middle, Entering(leaving, slots.after, projected)
+    middle, output, projected = weights.operations.fused_layer(residual, slots, normal, fused)
+    return middle, LayerInput(output, slots.next_qkv, projected)
+
+
+def next_normal(slots: Slots, layer: int, call: SegmentCall) -> Tensor:
+    """Where the norm behind a layer is written: the next projection multiplies it, or it comes out."""
+    normal = slots.next_qkv.right
+    return torch.empty_like(normal, dtype=call.weights.residual_dtype) if call.is_last(layer) else normal
 
 
 def differentiate(gradient: Tensor, call: SegmentCall) -> Tensor:
     """From the gradient of what came out (…, T, D) to that of what went in, (…, R, D)."""
     rows = call.flat(gradient)
-    returning = Returning(rows if call.is_fused else dropped(rows, OUTPUT, call), None)
+    incoming = OutputGradient(rows if call.is_fused else dropped(rows, OUTPUT, call), None)
     for layer in reversed(range(call.weights.config.layers)):
-        returning = layer_gradient(returning, layer, call)
-    return begin_gradient(returning, call)[..., : gradient.shape[-1]]
+        incoming = layer_gradient(incoming, layer, call)
+    return first_input_gradient(incoming, call)[..., : gradient.shape[-1]]
 
 
-def layer_gradient(returning: Returning, layer: int, call: SegmentCall) -> Returning:
-    """Back from the next layer's projection to that of this one; gradients of matrices are set aside."""
+def layer_gradient(incoming: OutputGradient, layer: int, call: SegmentCall) -> OutputGradient:
+    """Back from the next layer's projection to that of this one; factors of matrices' gradients are added."""
     weights, record = call.weights, call.records[layer]
     back = finish_fused_gradient if call.is_fused else finish_gradient
-    gradients = back(returning, layer, call)
+    gradients = back(incoming, layer, call)
     weights.down.gradients.add(record.down, gradients.down)
     weights.up.gradients.add(record.up, gradients.inner)
     weights.out.gradients.add(record.out, gradients.out)
@@ -136,13 +138,13 @@ def layer_gradient(returning: Returning, layer: int, call: SegmentCall) -> Retur
     to_output = gradients.attended.view_as(record.attention.output)
     attend_gradient(to_output, to_projected, record.attention, layer, call)
     weights.qkv.gradients.add(record.qkv, to_projected)
-    return Returning(to_projected, gradients.middle)
+    return OutputGradient(to_projected, gradients.middle)
 
 
-def finish_gradient(returning: Returning, layer: int, call: SegmentCall) -> LayerGradients:
+def finish_gradient(incoming: OutputGradient, layer: int, call: SegmentCall) -> LayerGradients:
     """The gradient of `finish_layer`."""
     weights, operations, record = call.weights, call.weights.operations, call.records[layer]
-    to_total, to_down = norm_gradient(returning, layer + 1, call)
+    to_total, to_down = norm_gradient(incoming, layer + 1, call)
     inner, sums = record.down.right, weights.up_sums[layer]
     drop = call.dropout.at(INNER, layer)
     scale = 1.0 if drop is None else drop.scale
@@ -153,54 +155,54 @@ def finish_gradient(returning: Returning, layer: int, call: SegmentCall) -> Laye
     return LayerGradients(to_down, to_inner, to_middle, to_out, to_out @ weights.out[layer])
 
 
-def finish_fused_gradient(returning: Returning, layer: int, call: SegmentCall) -> LayerGradients:
+def finish_fused_gradient(incoming: OutputGradient, layer: int, call: SegmentCall) -> LayerGradients:
     """The gradient of `finish_fused`."""
-    past = returning.past
-    if past is not None:
-        past = call.all_rows(past, call.rows_out(layer + 1))
+    to_residual = incoming.to_residual
+    if to_residual is not None:
+        to_residual = call.all_rows(to_residual, call.rows_out(layer + 1))
     fused = FusedLayer(call.weights, layer, call.dropout)
-    leaving = call.entering(layer + 1)
+    output, record = call.normed_input(layer + 1), call.records[layer]
     gradients: LayerGradients = call.weights.operations.fused_layer_gradient(
-        returning.gradient, past, leaving, call.records[layer], fused
+        incoming.gradient, to_residual, output, record, fused
     )
     return gradients
 
 
-def norm_gradient(returning: Returning, layer: int, call: SegmentCall) -> tuple[Tensor, Tensor]:
+def norm_gradient(incoming: OutputGradient, layer: int, call: SegmentCall) -> tuple[Tensor, Tensor]:
     """Back through the norm before a layer, or behind the last: to what it saw, and to the branch in it."""
     weights, operations = call.weights, call.weights.operations
-    gradient, past = to_normal(returning, layer, call)
+    to_normal, to_residual = projection_gradient(incoming, layer, call)
     norm, drop = weights.norm(2 * layer), call.dropout.at(FEED_FORWARD, layer - 1)
     if not layer:  # what went in is the branch, and its gradient is for no product
         norm, drop = norm._replace(dtype=weights.residual_dtype), call.dropout.at(INPUT)
     gradients: tuple[Tensor, Tensor] = operations.norm_gradient(
-        gradient, past, call.entering(layer), norm, drop
+        to_normal, to_residual, call.normed_input(layer), norm, drop
     )
     return gradients
 
 
-def to_normal(returning: Returning, layer: int, call: SegmentCall) -> tuple[Tensor, Any]:
-    """Back through a layer's projection, and past the layer; both (S, B · R, D)."""
-    weights, (gradient, past) = call.weights, returning
-    if past is None:
+def projection_gradient(incoming: OutputGradient, layer: int, call: SegmentCall) -> tuple[Tensor, Any]:
+    """Back through a layer's projection, and what goes past the layer; both (S, B · R, D)."""
+    weights, (gradient, to_residual) = call.weights, incoming
+    if to_residual is None:
         return gradient, None
     gradient, cached = gradient @ weights.qkv[layer], call.records[layer].cached
     if cached is not None:
         to_cached, gradient = call.split_cache(gradient)
         if not weights.is_post:  # the cache has no gradient, but the norm that it went through
             weights.operations.norm_gradient(to_cached, None, cached, weights.cache_norm(layer), None)
-    return gradient, call.all_rows(past, call.rows_out(layer))
+    return gradient, call.all_rows(to_residual, call.rows_out(layer))
 
 
-def begin_gradient(returning: Returning, call: SegmentCall) -> Tensor:
-    """The gradient of the first layer's input."""
+def first_input_gradient(incoming: OutputGradient, call: SegmentCall) -> Tensor:
+    """The gradient of what went into the first layer."""
     if not call.weights.is_post:
-        return norm_gradient(returning, 0, call)[1]
-    gradient, past = to_normal(returning, 0, call)
-    return dropped(gradient + past, INPUT, call)
+        return norm_gradient(incoming, 0, call)[1]
+    gradient, to_residual = projection_gradient(incoming, 0, call)
+    return dropped(gradient + to_residual, INPUT, call)
 
 
-def residual(normed: Normed, call: SegmentCall) -> Tensor:
+def residual_of(normed: Normed, call: SegmentCall) -> Tensor:
     """What the next block adds to: the rows before a norm, or post-norm's behind it."""
     return normed.normal if call.weights.is_post else normed.total
 

@@ -109,7 +109,7 @@ def heads_first(seen: Seen) -> Tensor:
 
 
 def fits_short_attention(relative: RelativeHeads) -> bool:
-    """Nothing has to be short here."""
+    """No: `attention` and `aligned` do for segments of any length."""
     return False
 
 
@@ -175,23 +175,26 @@ def add_norm(residual: Tensor, branch: Branch, parameters: Norm, normal: Tensor)
 
 
 def norm_gradient(
-    gradient: Tensor, past: Tensor | None, normed: Normed, norm: Norm, drop: Drop | None
+    gradient: Tensor, to_residual: Tensor | None, normed: Normed, norm: Norm, drop: Drop | None
 ) -> tuple[Tensor, Tensor]:
     """The gradient of what a norm was taken of, and that of the branch in it, for products.
 
-    `past` is the gradient of the residual that goes on: from before the norm, or post-norm's from behind it.
+    `to_residual` is that of the residual, which goes on from before the norm, or post-norm's from behind it.
     To `norm.sums` go the gradients of gain and shift, and of the branch's bias.
     """
     assert normed.moments is not None
-    width, format = norm.width, norm.gain.dtype
-    unit, come = units(normed.total.to(format), normed.moments, width)[..., :width], gradient.to(format)
-    come = (come if past is None or not norm.is_post else come + past)[..., :width]
-    back = come * norm.gain[:, None, :width]
+    width, dtype = norm.width, norm.gain.dtype
+    unit, incoming = units(normed.total.to(dtype), normed.moments, width)[..., :width], gradient.to(dtype)
+    if to_residual is not None and norm.is_post:
+        incoming = incoming + to_residual
+    incoming = incoming[..., :width]
+    back = incoming * norm.gain[:, None, :width]
     back = back - back.mean(-1, keepdim=True) - unit * (back * unit).mean(-1, keepdim=True)
     to_total = F.pad(back * normed.moments[1, ..., None], (0, gradient.shape[-1] - width))
-    to_total = to_total if past is None or norm.is_post else to_total + past
+    if to_residual is not None and not norm.is_post:
+        to_total = to_total + to_residual
     to_branch = to_total if drop is None else dropout(to_total, drop)
-    parts = torch.stack([come * unit, come, to_branch[..., :width]], 1)
+    parts = torch.stack([incoming * unit, incoming, to_branch[..., :width]], 1)
     norm.sums[:, 0, :, :width] += parts.sum(2)
     return to_total.to(normed.total.dtype), to_branch.to(norm.dtype)
 

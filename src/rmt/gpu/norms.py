@@ -11,6 +11,8 @@ from torch import Tensor
 
 from rmt.gpu.dropout import Drop
 
+EPSILON = 1e-5  # added to variances, as torch.nn.LayerNorm does; kernels have it as a number
+
 
 class Norm(NamedTuple):
     """The parameters of a layer norm, and where the gradients of an update gather."""
@@ -32,11 +34,8 @@ class Branch(NamedTuple):
 
 
 class Normed(NamedTuple):
-    """A layer norm of rows."""
+    """Rows and their layer norm."""
 
-    total: Tensor  # (S, N, D) the rows
-    normal: Tensor  # (S, N, D)
+    total: Tensor  # (S, N, D) the rows: residual and branch together
+    normal: Tensor  # (S, N, D) their norm
     moments: Tensor | None  # (2, S, N) means, and one over the deviations; none where kernels make them again
-
-
-EPSILON = 1e-5  # added to variances, as torch.nn.LayerNorm does

@@ -20,57 +20,6 @@ from rmt.gpu.weight_gradients import Slot
 from rmt.nn.axis import Axis
 
 
-class AttentionRecord(NamedTuple):
-    """What attention keeps for its gradient."""
-
-    projected: Tensor  # (S, N, 3 · H · E) queries, keys, values; rotated, if positions are rotary
-    query: Tensor  # (S · B, T, H, E) as it is scored against keys
-    position: Tensor | None  # (H, S, N, E) as it is scored against distances
-    bias: Tensor | None  # (S · B, H, T, K padded) scores of distances, aligned with the keys
-    output: Tensor  # (S · B, T, H, E)
-    lse: Tensor  # (S · B, H, T) logarithms of the sums of exponentials
-
-
-class LayerRecord(NamedTuple):
-    """What a layer keeps; slots hold the rows that its matrices multiplied."""
-
-    entering: Normed  # the layer's input, as its first norm sees it
-    cached: Normed | None  # the rows of the cache, likewise
-    attention: AttentionRecord
-    middle: Normed  # behind attention
-    qkv: Slot
-    out: Slot
-    up: Slot
-    down: Slot
-
-
-class LayerGradients(NamedTuple):
-    """What comes back from the end of a layer to its attention."""
-
-    down: Tensor  # (S, N, D) of what the feed-forward block adds
-    inner: Tensor  # (S, N, F)
-    middle: Tensor  # (S, N, D)
-    out: Tensor  # (S, N, D) of what attention adds
-    attended: Tensor  # (S, N, H · E)
-
-
-class Slots(NamedTuple):
-    """The rows that the matrices behind attention multiply."""
-
-    out: Slot
-    up: Slot
-    down: Slot
-    after: Slot  # of the next layer's projection
-
-
-class FusedLayer(NamedTuple):
-    """A layer whose rows a kernel takes from attention to attention."""
-
-    weights: FastParameters
-    layer: int
-    dropout: Dropout
-
-
 @dataclass
 class SegmentCall:
     """A segment to be encoded, and its records."""
@@ -80,25 +29,25 @@ class SegmentCall:
     rows: int  # R
     last: int  # rows that come out of the last layer
     dropout: Dropout
-    keeps: bool  # whether there will be a backward pass
+    keeps: bool  # whether records are kept, for a backward pass
     missing: Tensor | None = None  # (S · B,) cached rows that do not exist yet
     records: list[LayerRecord] = field(default_factory=list)
-    leaving: Normed | None = None  # behind the last layer
+    output: Normed | None = None  # behind the last layer, before and behind the last norm
 
     def forget(self) -> None:
         """Drop the records."""
-        self.records, self.leaving = [], None
+        self.records, self.output = [], None
 
-    def entering(self, layer: int) -> Normed:
+    def normed_input(self, layer: int) -> Normed:
         """What went into a layer, or came out of the last."""
         if layer < len(self.records):
-            return self.records[layer].entering
-        assert self.leaving is not None, "a layer that was kept"
-        return self.leaving
+            return self.records[layer].normed_input
+        assert self.output is not None, "the records of a segment that is differentiated"
+        return self.output
 
     @property
     def cache(self) -> int:
-        """C."""
+        """C, the cached rows."""
         return self.axis.mask.shape[-1] - self.rows
 
     @property
@@ -111,9 +60,13 @@ class SegmentCall:
         """Whether the rows that matrices multiply are written where they wait for their gradients."""
         return self.keeps and self.is_fused
 
+    def is_last(self, layer: int) -> bool:
+        """Whether no layer follows."""
+        return layer + 1 == self.weights.config.layers
+
     def rows_out(self, layer: int) -> int:
-        """T."""
-        return self.last if layer == self.weights.config.layers - 1 else self.rows
+        """T, the rows that come out of a layer."""
+        return self.last if self.is_last(layer) else self.rows
 
     def seen(self, rows_out: int) -> Seen:
         """What the last rows see."""
@@ -127,7 +80,7 @@ class SegmentCall:
         return rows.reshape(self.weights.seeds, -1, self.weights.width).to(self.weights.residual_dtype)
 
     def unpadded(self, rows: Tensor, x: Tensor) -> Tensor:
-        """Rows (S, N, D) in the shape of x, as many as there are of each segment, without the padding."""
+        """Rows (S, N, D) as (…, rows of a segment, width), like x."""
         width = x.shape[-1]
         return rows[..., :width].reshape(*x.shape[:-2], -1, width)
 
@@ -150,6 +103,57 @@ class SegmentCall:
         return torch.cat(parts, dim=2).flatten(1, 2)
 
     def split_cache(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The other way round."""
+        """The other way round, and apart."""
         cached, rows = x.unflatten(1, (-1, self.cache + self.rows)).split([self.cache, self.rows], dim=2)
         return cached.flatten(1, 2).contiguous(), rows.flatten(1, 2).contiguous()
+
+
+class AttentionRecord(NamedTuple):
+    """What attention keeps for its gradient."""
+
+    projected: Tensor  # (S, N, 3 · H · E) queries, keys, values; rotated, if positions are rotary
+    query: Tensor  # (S · B, T, H, E) as it is scored against keys
+    position: Tensor | None  # (H, S, N, E) as it is scored against distances
+    bias: Tensor | None  # (S · B, H, T, K padded) scores of distances, aligned with the keys
+    output: Tensor  # (S · B, T, H, E)
+    lse: Tensor  # (S · B, H, T) logarithms of the sums of exponentials
+
+
+class LayerRecord(NamedTuple):
+    """What a layer keeps; slots hold the rows that its matrices multiplied."""
+
+    normed_input: Normed  # the segment's rows, before and behind the norm in front of the layer
+    cached: Normed | None  # the rows of the cache, likewise
+    attention: AttentionRecord
+    middle: Normed  # the rows behind attention, and the norm of them
+    qkv: Slot
+    out: Slot
+    up: Slot
+    down: Slot
+
+
+class LayerGradients(NamedTuple):
+    """What comes back from the end of a layer to its attention."""
+
+    down: Tensor  # (S, N, D) of what the feed-forward block adds
+    inner: Tensor  # (S, N, F) of what ReLU saw
+    middle: Tensor  # (S, N, D) of the rows behind attention
+    out: Tensor  # (S, N, D) of what attention adds
+    attended: Tensor  # (S, N, H · E) of what attention gave
+
+
+class Slots(NamedTuple):
+    """The rows that the matrices behind attention multiply."""
+
+    out: Slot
+    up: Slot
+    down: Slot
+    next_qkv: Slot  # of the next layer
+
+
+class FusedLayer(NamedTuple):
+    """A layer whose rows a kernel takes from attention to attention."""
+
+    weights: FastParameters
+    layer: int
+    dropout: Dropout

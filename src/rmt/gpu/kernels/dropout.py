@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import triton
 import triton.language as tl
+
+from rmt.gpu.dropout import Drop
+
+
+class KernelDrop(NamedTuple):
+    """`Drop` as kernels take it."""
+
+    keys: Any
+    site: Any
+    threshold: Any
+    scale: Any
+
+
+def kernel_drop(drop: Drop | None) -> KernelDrop | None:
+    """A mask with its numbers, or none."""
+    return None if drop is None else KernelDrop(drop.keys, drop.site, drop.threshold, drop.scale)
 
 
 @triton.jit
@@ -31,3 +49,13 @@ def dropped(values, element, low, high, threshold, scale):
     word = (word ^ (word >> 16)) * 0x7FEB352D + high
     word = (word ^ (word >> 15)) * 0x846CA68B
     return tl.where(word >= threshold.to(tl.uint32), values * scale, 0.0)
+
+
+@triton.jit
+def drop_elements(values, drop, seed, rows, columns, stride):
+    """Dropout of some rows and columns of a matrix, if there is any."""
+    if drop is not None:
+        low, high = site_keys(drop.keys, seed, drop.site)
+        element = rows[:, None] * stride + columns[None, :]
+        values = dropped(values, element, low, high, drop.threshold, drop.scale)
+    return values

@@ -16,8 +16,8 @@ import triton.language as tl
 from torch import Tensor
 
 from rmt.gpu.dropout import ATTENTION, FEED_FORWARD, INNER, OUTPUT
-from rmt.gpu.kernels.dropout import dropped, site_keys
-from rmt.gpu.kernels.rows import KernelDrop, back_through_norm, kernel_drop, moments_of, units
+from rmt.gpu.kernels.dropout import KernelDrop, drop_elements, kernel_drop
+from rmt.gpu.kernels.rows import back_through_norm, moments_of, units
 from rmt.gpu.norms import Normed
 from rmt.gpu.segment import FusedLayer, LayerGradients, LayerRecord, Slots
 from rmt.gpu.tiles import SMALLEST, TILES
@@ -50,6 +50,7 @@ class Drops(NamedTuple):
 
 
 def weights_of(fused: FusedLayer) -> Weights:
+    """The parameters from a layer's attention to the next layer's; behind the last, no projection is used."""
     weights, layer = fused.weights, fused.layer
     here, after = weights.norm(2 * layer + 1), weights.norm(2 * layer + 2)
     next_layer = min(layer + 1, weights.config.layers - 1)
@@ -60,64 +61,68 @@ def weights_of(fused: FusedLayer) -> Weights:
 
 
 def drops_of(fused: FusedLayer) -> Drops:
+    """The masks of dropout from a layer's attention to the next layer's."""
     drops = [fused.dropout.at(site, fused.layer) for site in (ATTENTION, INNER, FEED_FORWARD)]
     ends = fused.layer + 1 == fused.weights.config.layers
     return Drops(*map(kernel_drop, (*drops, fused.dropout.at(OUTPUT) if ends else None)))
 
 
 def tile(rows: int, width: int) -> dict[str, int]:
-    """The sizes of a tile; where rows are few, so are those of a program, for there are many processors."""
+    """A tile and its warps; where rows are few, so are those of a program, for there are many processors."""
     tables = (TILES["fused_layer_few"], TILES["fused_layer_some"])
     table = next((table for table in tables if rows < table["below"]), TILES["fused_layer"])
     columns = max(SMALLEST, triton.next_power_of_2(width))
-    return {"BLOCK_R": table["rows"], "BLOCK_D": columns, "BLOCK_C": table["columns"]}
+    warps = table.get("warps", 4)  # of small tiles always four
+    return {"BLOCK_R": table["rows"], "BLOCK_D": columns, "BLOCK_C": table["columns"], "num_warps": warps}
 
 
 def fused_layer(
-    past: Tensor, slots: Slots, normal: Tensor, fused: FusedLayer
+    residual: Tensor, slots: Slots, normal: Tensor, fused: FusedLayer
 ) -> tuple[Normed, Normed, Tensor | None]:
-    """From what attention found (`slots.out`) and the residual `past` (S, N, D) to the end of the layer.
+    """From what attention gave (`slots.out`) and the residual (S, N, D) to the end of the layer.
 
     Returns the rows behind attention, those behind the layer, whose norm is written to `normal`, and what the
     next layer projects them to.
     """
     weights, layer = fused.weights, fused.layer
-    seeds, rows, width = past.shape
-    middle, total = (past.new_empty(past.shape, dtype=weights.residual_dtype) for _ in range(2))
+    seeds, rows, width = residual.shape
+    middle, total = (residual.new_empty(residual.shape, dtype=weights.residual_dtype) for _ in range(2))
     has_next = layer + 1 < weights.config.layers
     heads = slots.out.right.shape[-1]
     projected = slots.out.right.new_empty(seeds, rows, 3 * heads) if has_next else None
     blocks = tile(seeds * rows, width)
     fused_layer_kernel[(triton.cdiv(rows, blocks["BLOCK_R"]), seeds)](
-        slots.out.right, past, weights_of(fused), drops_of(fused),
+        slots.out.right, residual, weights_of(fused), drops_of(fused),
         middle, slots.up.right, slots.down.right, total, normal, projected, rows,
         W=weights.config.width, D=width, P=heads, F=weights.inner, IS_POST=weights.is_post,
-        **blocks, num_warps=4,
+        **blocks,
     )  # fmt: skip
     return Normed(middle, slots.up.right, None), Normed(total, normal, None), projected
 
 
 def fused_layer_gradient(
-    gradient: Tensor, past: Tensor | None, leaving: Normed, record: LayerRecord, fused: FusedLayer
+    gradient: Tensor, to_residual: Tensor | None, output: Normed, record: LayerRecord, fused: FusedLayer
 ) -> LayerGradients:
-    """Back from the next layer's projection, or from the last norm, to what attention found.
+    """Back from the next layer's projection, or from the last norm, to what attention gave.
 
-    `gradient` is that of the projected rows (S, N, 3 · P), or of the last norm; `past` goes past the layer.
+    `gradient` is that of the projected rows (S, N, 3 · P), or, without `to_residual` (S, N, D), that of the
+    last norm (S, N, D). `output` are the rows behind the layer.
     """
-    weights, layer, (seeds, rows, width) = fused.weights, fused.layer, leaving.total.shape
+    weights, layer, (seeds, rows, width) = fused.weights, fused.layer, output.total.shape
     heads, inner = record.out.right.shape[-1], record.down.right
     to_down, to_inner = record.down.left(width), record.up.left(weights.inner)
     to_out, to_middle = record.out.left(width), torch.empty_like(record.middle.total)
     to_attended = inner.new_empty(seeds, rows, heads)
     here, after = weights.norm(2 * layer + 1), weights.norm(2 * layer + 2)
     blocks = tile(seeds * rows, width)
+    blocks["num_warps"] = max(blocks["num_warps"], blocks["BLOCK_R"] // 8)  # a tall tile fills registers
     tiles, programs = triton.cdiv(rows, blocks["BLOCK_R"]), here.sums.shape[1]
     fused_layer_gradient_kernel[(min(tiles, programs), seeds)](
-        gradient, past, leaving.total, weights_of(fused), drops_of(fused), inner, record.middle.total,
+        gradient, to_residual, output.total, weights_of(fused), drops_of(fused), inner, record.middle.total,
         to_down, to_inner, to_middle, to_out, to_attended, after.sums, weights.up_sums[layer], here.sums,
         rows, tiles, programs,
         W=weights.config.width, D=width, P=heads, F=weights.inner, IS_POST=weights.is_post,
-        **blocks, num_warps=max(4, blocks["BLOCK_R"] // 8),  # a tall tile fills the registers of four
+        **blocks,
     )  # fmt: skip
     return LayerGradients(to_down, to_inner, to_middle, to_out, to_attended)
 
@@ -139,16 +144,6 @@ def store(base, values, rows, columns, height, stride):
 def add_sums(pointer, values, inside):
     """Add sums over rows where no other program adds."""
     tl.atomic_add(pointer, tl.sum(values, 0), mask=inside, sem="relaxed")
-
-
-@triton.jit
-def drop_elements(values, drop, seed, rows, columns, stride):
-    """Dropout of some rows and columns of a matrix, if there is any."""
-    if drop is not None:
-        low, high = site_keys(drop.keys, seed, drop.site)
-        element = rows[:, None] * stride + columns[None, :]
-        values = dropped(values, element, low, high, drop.threshold, drop.scale)
-    return values
 
 
 @triton.jit
@@ -178,26 +173,26 @@ def norm_of(values, rows, columns, height, W, gain, shift):
 
 
 @triton.jit
-def norm_back(gradient, values, past, rows, columns, height, W, D, gain, sums, IS_POST: tl.constexpr):
-    """Back through a layer norm of values, with what goes past it; to `sums` gain's and shift's gradient."""
+def norm_back(gradient, values, beside, rows, columns, height, W, D, gain, sums, IS_POST: tl.constexpr):
+    """Back through a layer norm, `beside` the residual's gradient; gain's and shift's go to `sums`."""
     real = columns < W
     inside = (rows < height)[:, None] & real[None, :]
     gains = tl.load(gain + columns, mask=real, other=0.0)
     mean, scale = moments_of(values, inside, W)
     unit = units(values, mean, scale, inside)
     if IS_POST:
-        gradient += past
+        gradient += beside
     back = back_through_norm(gradient, unit, scale, gains, W)
     add_sums(sums + columns, gradient * unit, real)
     add_sums(sums + D + columns, gradient, real)
     if not IS_POST:
-        back += past
+        back += beside
     return tl.where(inside, back, 0.0)
 
 
 @triton.jit
 def fused_layer_kernel(
-    attended, past, weights, drops, middle, second, inner, total, normal, projected, height,
+    attended, residual, weights, drops, middle, middle_normal, inner, total, normal, projected, height,
     W: tl.constexpr, D: tl.constexpr, P: tl.constexpr, F: tl.constexpr,
     IS_POST: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
@@ -205,23 +200,23 @@ def fused_layer_kernel(
     seed = tl.program_id(1).to(tl.int64)
     rows, columns = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_D)
     first, vector = seed * height, seed * D
-    value = load(past + first * D, rows, columns, height, D).to(tl.float32)
+    value = load(residual + first * D, rows, columns, height, D).to(tl.float32)
     summed = start_of(value, drops.attention)
     for start in range(0, P, BLOCK_C):
         part = start + tl.arange(0, BLOCK_C)
-        seen = load(attended + first * P, rows, part, height, P)
-        summed += tl.dot(seen, tl.trans(load(weights.out + vector * P, columns, part, D, P)))
+        attended_part = load(attended + first * P, rows, part, height, P)
+        summed += tl.dot(attended_part, tl.trans(load(weights.out + vector * P, columns, part, D, P)))
     value = end_of(summed, value, drops.attention, seed, rows, columns, D)
     store(middle + first * D, value, rows, columns, height, D)
     unit = norm_of(value, rows, columns, height, W, weights.gain + vector, weights.shift + vector)
-    short = unit.to(second.dtype.element_ty)
-    store(second + first * D, short, rows, columns, height, D)
+    cast = unit.to(middle_normal.dtype.element_ty)
+    store(middle_normal + first * D, cast, rows, columns, height, D)
     if IS_POST:
         value = unit
     summed = start_of(value, drops.feed_forward)
     for start in range(0, F, BLOCK_C):
         part = start + tl.arange(0, BLOCK_C)
-        hidden = tl.dot(short, tl.trans(load(weights.up + seed * F * D, part, columns, F, D)))
+        hidden = tl.dot(cast, tl.trans(load(weights.up + seed * F * D, part, columns, F, D)))
         hidden += tl.load(weights.up_bias + seed * F + part, mask=part < F, other=0.0).to(tl.float32)[None, :]
         hidden = drop_elements(tl.maximum(hidden, 0.0), drops.inner, seed, rows, part, F)
         hidden = hidden.to(inner.dtype.element_ty)
@@ -244,14 +239,14 @@ def fused_layer_kernel(
 
 @triton.jit
 def fused_layer_gradient_kernel(
-    gradient, past, total, weights, drops, inner, middle,
+    gradient, to_residual, total, weights, drops, inner, middle,
     to_down, to_inner, to_middle, to_out, to_attended, next_sums, up_sums, sums, height, tiles, blocks,
     W: tl.constexpr, D: tl.constexpr, P: tl.constexpr, F: tl.constexpr,
     IS_POST: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Back to the layer's end, through its feed-forward block, its norm and attention's projection.
 
-    Without a `past`, the gradient is that of the last norm, else of what the next layer projected.
+    Without `to_residual`, the gradient is that of the last norm, else of what the next layer projected.
     """
     seed, program = tl.program_id(1).to(tl.int64), tl.program_id(0)
     columns, block = tl.arange(0, BLOCK_D), seed * blocks + program
@@ -260,12 +255,12 @@ def fused_layer_gradient_kernel(
     for tile in tl.range(program, tiles, tl.num_programs(0), disable_licm=True):
         rows = tile * BLOCK_R + tl.arange(0, BLOCK_R)
         values = load(total + first * D, rows, columns, height, D).to(tl.float32)
-        if past is None:
+        if to_residual is None:
             back = load(gradient + first * D, rows, columns, height, D).to(tl.float32)
             back = drop_elements(back, drops.output, seed, rows, columns, D)
             beside = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
         else:
-            beside = load(past + first * D, rows, columns, height, D).to(tl.float32)
+            beside = load(to_residual + first * D, rows, columns, height, D).to(tl.float32)
             back = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
             for start in range(0, 3 * P, BLOCK_C):
                 part = start + tl.arange(0, BLOCK_C)
@@ -275,16 +270,16 @@ def fused_layer_gradient_kernel(
         to_total = norm_back(back, values, beside, rows, columns, height, W, D, gain, block_sums, IS_POST)
         to_branch = drop_elements(to_total, drops.feed_forward, seed, rows, columns, D)
         add_sums(block_sums + 2 * D + columns, to_branch, columns < W)
-        short = to_branch.to(to_down.dtype.element_ty)
-        store(to_down + first * D, short, rows, columns, height, D)
+        cast = to_branch.to(to_down.dtype.element_ty)
+        store(to_down + first * D, cast, rows, columns, height, D)
         values = load(middle + first * D, rows, columns, height, D).to(tl.float32)
         to_normal = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
         for start in range(0, F, BLOCK_C):
             part = start + tl.arange(0, BLOCK_C)
-            exact = tl.dot(short, load(weights.down + vector * F, columns, part, D, F))
+            exact = tl.dot(cast, load(weights.down + vector * F, columns, part, D, F))
             if drops.inner is not None:
                 exact *= drops.inner.scale
-            hidden = tl.where(load(inner + first * F, rows, part, height, F) > 0, exact, 0.0).to(short.dtype)
+            hidden = tl.where(load(inner + first * F, rows, part, height, F) > 0, exact, 0.0).to(cast.dtype)
             store(to_inner + first * F, hidden, rows, part, height, F)
             add_sums(up_sums + block * F + part, hidden.to(tl.float32), part < F)
             to_normal += tl.dot(hidden, load(weights.up + seed * F * D, part, columns, F, D))
@@ -292,9 +287,9 @@ def fused_layer_gradient_kernel(
         back = norm_back(to_normal, values, to_total, rows, columns, height, W, D, gain, block_sums, IS_POST)
         store(to_middle + first * D, back, rows, columns, height, D)
         back = drop_elements(back, drops.attention, seed, rows, columns, D)
-        short = back.to(short.dtype)
-        store(to_out + first * D, short, rows, columns, height, D)
+        cast = back.to(cast.dtype)
+        store(to_out + first * D, cast, rows, columns, height, D)
         for start in range(0, P, BLOCK_C):
             part = start + tl.arange(0, BLOCK_C)
-            attended = tl.dot(short, load(weights.out + vector * P, columns, part, D, P))
+            attended = tl.dot(cast, load(weights.out + vector * P, columns, part, D, P))
             store(to_attended + first * P, attended, rows, part, height, P)

@@ -7,31 +7,15 @@ A program takes some rows of one seed. Sums over rows gather in blocks, each of 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from rmt.gpu.dropout import SEGMENT_STEP, Drop
-from rmt.gpu.kernels.dropout import dropped, site_keys
+from rmt.gpu.kernels.dropout import dropped, kernel_drop, site_keys
 from rmt.gpu.norms import Branch, Norm, Normed
 from rmt.gpu.tiles import TILES
-
-
-class KernelDrop(NamedTuple):
-    """`Drop` as kernels take it."""
-
-    keys: Any
-    site: Any
-    threshold: Any
-    scale: Any
-
-
-def kernel_drop(drop: Drop | None) -> KernelDrop | None:
-    """A mask with its numbers."""
-    return None if drop is None else KernelDrop(drop.keys, drop.site, drop.threshold, drop.scale)
 
 
 def norm(x: Tensor, norm: Norm, normal: Tensor, drop: Drop | None = None) -> Normed:
@@ -65,11 +49,11 @@ def launch_norm(x: Tensor | None, branch: Branch | None, norm: Norm, normal: Ten
 
 
 def norm_gradient(
-    gradient: Tensor, past: Tensor | None, normed: Normed, norm: Norm, drop: Drop | None
+    gradient: Tensor, to_residual: Tensor | None, normed: Normed, norm: Norm, drop: Drop | None
 ) -> tuple[Tensor, Tensor]:
     """The gradient of what a norm was taken of, and that of the branch in it, for products.
 
-    `past` is the gradient of the residual that goes on: from before the norm, or post-norm's from behind it.
+    `to_residual` is that of the residual, which goes on from before the norm, or post-norm's from behind it.
     To `norm.sums` go the gradients of gain and shift, and of the branch's bias.
     """
     assert normed.moments is not None
@@ -79,7 +63,7 @@ def norm_gradient(
     to_branch = to_total if is_same else torch.empty_like(to_total, dtype=norm.dtype)
     columns, table = triton.next_power_of_2(width), TILES["norm_gradient"]
     norm_gradient_kernel[(norm.sums.shape[1], seeds)](
-        gradient, past, normed.total, *normed.moments, norm.gain, kernel_drop(drop),
+        gradient, to_residual, normed.total, *normed.moments, norm.gain, kernel_drop(drop),
         to_total, None if is_same else to_branch, norm.sums, rows, norm.width, width,
         IS_POST=norm.is_post, BLOCK_R=max(1, min(table["rows"], table["elements"] // columns)),
         BLOCK_D=columns, num_warps=table["warps"] if columns <= 1024 else table["wide_warps"],
@@ -120,7 +104,7 @@ def relu_gradient(gradient: Tensor, inner: Tensor, sums: Tensor, scale: float) -
 
 @triton.jit
 def moments_of(x, inside, width):
-    """Mean and one over the deviation of rows over their columns."""
+    """Mean and one over the deviation of rows over their columns; 1e-5 is `rmt.gpu.norms.EPSILON`."""
     mean = tl.sum(x, 1) / width
     centred = tl.where(inside, x - mean[:, None], 0.0)
     return mean, tl.rsqrt(tl.sum(centred * centred, 1) / width + 1e-5)
@@ -177,10 +161,10 @@ def norm_kernel(
 
 @triton.jit
 def norm_gradient_kernel(
-    gradient, past, total, means, scales, gain, drop, to_total, to_branch, sums, rows, width, padded,
+    gradient, to_residual, total, means, scales, gain, drop, to_total, to_branch, sums, rows, width, padded,
     IS_POST: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Back through a layer norm of total, with what goes past it; sums for gain, shift and bias."""
+    """Back through a layer norm of total, with what comes back beside it; sums for gain, shift and bias."""
     seed, block, blocks = tl.program_id(1).to(tl.int64), tl.program_id(0), tl.num_programs(0)
     column = tl.arange(0, BLOCK_D)
     real = column < width
@@ -201,13 +185,13 @@ def norm_gradient_kernel(
         value = tl.load(total + offset, mask=inside, other=0.0).to(tl.float32)
         mean = tl.load(means + flat, mask=exists, other=0.0)
         scale = tl.load(scales + flat, mask=exists, other=0.0)
-        if past is not None:
-            beside = tl.load(past + offset, mask=inside, other=0.0).to(tl.float32)
+        if to_residual is not None:
+            beside = tl.load(to_residual + offset, mask=inside, other=0.0).to(tl.float32)
             if IS_POST:
                 incoming += beside
         unit = units(value, mean, scale, real[None, :])
         back = back_through_norm(incoming, unit, scale, gains, width)
-        if past is not None and not IS_POST:
+        if to_residual is not None and not IS_POST:
             back += beside
         back = tl.where(real[None, :], back, 0.0)
         tl.store(to_total + offset, back, mask=inside)
