@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rmt.gpu import graphs
-from rmt.gpu.graphs import KEPT, Recorder, sent, uncollected
+from rmt.gpu.graphs import MAX_RECORDINGS, Recorder, sent, uncollected
 
 
 class Recording:
@@ -53,7 +53,7 @@ def test_another_shape_of_the_same_kind_is_not_taken_for_the_recorded_one(record
 
 
 def test_the_last_few_recordings_are_kept(recorder: Recorder) -> None:
-    for tokens in range(KEPT + 1):
+    for tokens in range(MAX_RECORDINGS + 1):
         assert [how(recorder, "a", tokens) for _ in range(2)] == ["worked", "replayed"]
     assert how(recorder, "a", 1) == "replayed"
     assert how(recorder, "a", 0) == "worked"
@@ -83,7 +83,7 @@ def test_what_was_forgotten_is_not_replayed(recorder: Recorder) -> None:
 def test_another_precision_is_another_call(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     how(recorder, "a", 2, 3)
     assert recorder("a", torch.zeros((2, 3), dtype=torch.float16))[0] == "worked"
-    monkeypatch.setattr(graphs, "autocast", lambda: (True, torch.bfloat16))
+    monkeypatch.setattr(graphs, "autocast_state", lambda: (True, torch.bfloat16))
     assert recorder("a", torch.zeros((2, 3), dtype=torch.float16))[0] == "worked"
     assert recorder("a", torch.zeros((2, 3), dtype=torch.float16))[0] == "replayed"
 

@@ -7,7 +7,6 @@ different shapes in one slot share their memory: one of them is in use at a time
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rmt.gpu.graphs import uncached
+from rmt.gpu.graphs import autocast_without_cache, uncollected
 
 aten = torch.ops.aten
 LOOKED_AT = {
@@ -129,7 +128,7 @@ class Recording:
             self.backward()
 
     def forward(self) -> None:
-        with torch.set_grad_enabled(self.learns), uncached():
+        with torch.set_grad_enabled(self.learns), autocast_without_cache():
             self.output = self.work(*self.inputs)
 
     def backward(self) -> None:
@@ -266,15 +265,3 @@ class Unsynchronised(TorchDispatchMode):
 def chosen_by_mask(indices: Sequence[Tensor | None]) -> bool:
     """Whether an index is a mask, which chooses nobody knows how many."""
     return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """No garbage is collected while this is open: an old recording must not be dropped inside a new one."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

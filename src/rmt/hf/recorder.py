@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from rmt.gpu.graphs import autocast
+from rmt.gpu.graphs import autocast_state
 from rmt.hf.backbone import RECORDED, SegmentBackbone
 from rmt.hf.cell import Cell, Packed
 from rmt.hf.copies import with_attention, with_weights
@@ -95,7 +95,7 @@ class SegmentRecorder:
         learns = torch.is_grad_enabled() and asked
         if not self.enabled or (learns and saved_elsewhere()):
             return None
-        form = (*names, *(form_of(tensor, learns) for tensor in inputs), learns, *autocast())
+        form = (*names, *(form_of(tensor, learns) for tensor in inputs), learns, *autocast_state())
         self.current.add(form)
         slot = self.free_slot() if form in self.seen else None
         if slot is None:
