@@ -21,7 +21,7 @@ from rmt.nn.backbone import Around, Backbone, BackboneOutput
 
 
 class FastBackbone(Backbone):
-    """A backbone that encodes whole segments in kernels, and all else as the plain one does."""
+    """Whole segments in kernels; stepping, ragged rows and attention maps in the plain layers."""
 
     weights: FastParameters
     segments: int  # encoded since the update began

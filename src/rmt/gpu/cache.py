@@ -11,7 +11,10 @@ from rmt.core.config import CacheConfig
 
 
 class FastCache(Cache):
-    """SG(M^n_{-C:}), a view where a segment fills it; whoever ends an update formats the state."""
+    """SG(M^n_{-C:}), a view where a segment fills it.
+
+    It has the number format of the layers: whoever ends an update, or leaves the engine, formats the state.
+    """
 
     def __init__(self, config: CacheConfig, copies: bool):
         """A view keeps the segment with it, so segments that are to be recomputed have copies."""

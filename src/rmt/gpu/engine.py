@@ -1,7 +1,7 @@
 """The engine: a model's fast copy for a GPU, for updates or to encode only.
 
-The copy shares the model's memory and parameters; its backbone and its embedding are the fast ones. The plain
-model never knows.
+The copy shares the model's memory and parameters; its backbone, embedding and cache are the fast ones. The
+plain model never knows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from rmt.core.model import SegmentModel
-from rmt.core.spans import Spans
 from rmt.core.state import State
 from rmt.core.unroll import RecurrentCell, Result
 from rmt.errors import ConfigError
@@ -25,12 +24,12 @@ from rmt.gpu import naive
 from rmt.gpu.backbone import FastBackbone
 from rmt.gpu.cache import FastCache
 from rmt.gpu.embedding import FastAdaptiveEmbedding, FastTiedEmbedding, TokenTable, token_table
+from rmt.gpu.model import FastModel
 from rmt.gpu.parameters import FastParameters
 from rmt.gpu.settings import EngineSettings
 from rmt.gpu.tiles import TILES
 from rmt.gpu.tiles_file import load_tiles
 from rmt.gpu.weight_gradients import MAX_WAITING_ELEMENTS
-from rmt.nn.axis import Axis
 
 POSITIONS = ("relative", "rotary")
 # of products; those of float32 are in TF32 where a GPU multiplies, as in the plain layers when they train
@@ -38,30 +37,12 @@ FORMATS = {"bf16-mixed": torch.bfloat16, "32-true": torch.float32}
 MAX_HEAD_WIDTH = 128  # what a tile of attention holds in an H200's registers
 
 
-class FastModel(SegmentModel):
-    """A segment model whose backbone encodes whole segments in kernels."""
-
-    backbone: FastBackbone
-
-    def axis(self, spans: Spans, state: State, valid: Tensor | None) -> Axis:
-        """As of the plain model; of a whole segment, kept for the next one.
-
-        Its mask is that of a full cache, which all rows share; `present` tells how much of it a row has.
-        """
-        if valid is not None:
-            return super().axis(spans, state, valid)
-        sees_cache, device = self.config.memory.sees_cache, state.cached.device
-
-        def build() -> Axis:
-            positions = torch.arange(spans.keys, device=device)
-            return Axis(positions, spans.mask(sees_cache, device=device), positions[:0])
-
-        axis = self.backbone.weights.tables.axis(spans, build)
-        return axis if not spans.cache else axis._replace(present=state.cached + spans.queries)
-
-
 class Engine:
-    """A model's fast copy, what it computes with, and the gradients of an update."""
+    """A model's fast copy `model`, what it computes with, and the gradients of an update.
+
+    An update is `begin()`, segments through `model`, backward, `deliver()`. Without gradients, `begin()` is
+    needed once, and again when parameters have changed.
+    """
 
     def __init__(
         self,
@@ -88,9 +69,9 @@ class Engine:
         self.settings = EngineSettings(
             dtype, operations or operations_for(device), learns, 0 if recompute else max_waiting
         )
-        names = {name.removeprefix("backbone."): tensor for name, tensor in parameters.items()}
-        self.weights = FastParameters(model.config, names, self.settings)
-        self.table: TokenTable | None = None
+        in_backbone = {name.removeprefix("backbone."): tensor for name, tensor in parameters.items()}
+        self.weights = FastParameters(model.config, in_backbone, self.settings)
+        self.table: TokenTable | None = None  # none where clusters have narrow tables: the plain ones serve
         self.model = self.fast_copy(model, parameters)
         self.model.cache = FastCache(model.config.cache, copies=recompute)
 
@@ -100,7 +81,7 @@ class Engine:
         backbone.weights = self.weights
         backbone.begin()
         modules: dict[str, nn.Module] = {"backbone": backbone}
-        if model.config.div_val == 1 or not model.config.cutoffs:  # narrow tables stay as they are
+        if model.config.div_val == 1 or not model.config.cutoffs:
             kind = FastAdaptiveEmbedding if model.config.cutoffs else FastTiedEmbedding
             self.table = token_table(
                 model.config.cutoffs, parameters, self.settings, self.weights.residual_dtype
@@ -114,8 +95,8 @@ class Engine:
     def begin(self, keys: Tensor | None = None, segments: int = 0) -> None:
         """Take over the parameters as they are now, with gradients of zero.
 
-        `keys` (2,) or (S, 2) make the masks of dropout, as `rmt.gpu.dropout.update_keys` gives them. What
-        can be made for all of so many `segments` is made at once.
+        `keys` (2,) or (S, 2) make the masks of dropout, as `rmt.gpu.dropout.update_keys` gives them. Of how
+        many `segments` are to come, if that is known, relative positions are projected at once.
         """
         self.model.backbone.begin()
         self.weights.begin(segments)
