@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from rmt.experiments.suites import Run
 from rmt.train.folder import load_result
-from rmt.train.log import write_whole
+from rmt.store import write_whole
 from rmt.yamlfile import write_yaml
 
 POLL_SECONDS = 0.2  # between looks at the processes
