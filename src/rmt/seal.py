@@ -1,7 +1,7 @@
-"""What proves that stored things are whole: checksums of files, records that carry their own, the newest whole.
+"""What proves that stored things are whole: checksums of files, and records that carry their own.
 
-A sealed record is a JSON mapping with the key `sha256`, the checksum of all its other entries. A record without
-it, of an earlier release or edited on purpose, is taken as it is.
+A sealed record is a JSON mapping with the key `sha256`, the checksum of all its other entries. A record that
+has none, of an earlier release or edited on purpose, is taken as it is.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def load_record(path: Path, remedy: str) -> dict[str, Any]:
 def newest_whole(
     paths: Iterable[Path], load: Callable[[Path], T], warn: Callable[[str], None], kind: str
 ) -> T | None:
-    """What is loaded of the first path that is whole, newest first; damaged ones are named and passed over."""
+    """What is loaded of the first path that is whole, newest first; damaged ones are named."""
     for path in paths:
         try:
             return load(path)

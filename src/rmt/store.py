@@ -111,12 +111,17 @@ def claim(path: Path, beside: Path, make: Callable[[Path], int]) -> tuple[Path, 
 
 
 def new_file(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    return unfollowed(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
 
 def new_folder(path: Path) -> int:
     path.mkdir()
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return unfollowed(str(path), os.O_RDONLY | os.O_DIRECTORY)
+
+
+def unfollowed(path: str, flags: int) -> int:
+    """Open a file that is no link."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
 def lock(descriptor: int) -> bool:
@@ -141,7 +146,7 @@ def is_at(descriptor: int, path: Path) -> bool:
 def remove_abandoned(partial: Path) -> None:
     """Remove what a killed process left; a link is removed, never followed, and what is in use stays."""
     try:
-        descriptor = os.open(partial, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = unfollowed(str(partial), os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return
     except OSError:

@@ -68,6 +68,11 @@ def reason_no_result(record: Any) -> str:
         value = record[name]
         if not isinstance(value, kinds) or isinstance(value, bool):
             return f"{name}={shown(value)} is no {kinds[0].__name__}"
-        if isinstance(value, (int, float)) and not abs(value) <= MAX_NUMBER:
-            return f"{name}={shown(value)} is not a number that can be measured"
+        if not isinstance(value, (str, dict)) and not is_number(value):
+            return f"{name}={shown(value)} is no number that can be measured"
     return ""
+
+
+def is_number(value: object) -> bool:
+    """Whether something is a number as results have them."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER
