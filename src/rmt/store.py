@@ -154,10 +154,10 @@ def remove_abandoned(partial: Path) -> None:
             partial.unlink()
         return
     try:
-        if not lock(descriptor):
+        if not (lock(descriptor) and is_at(descriptor, partial)):
             return
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            shutil.rmtree(partial)
+            shutil.rmtree(partial, ignore_errors=True)
         else:
             partial.unlink()
     finally:

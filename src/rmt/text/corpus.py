@@ -100,6 +100,8 @@ def open_corpus(folder: Path) -> Corpus:
             "prepare the corpus again with --force"
         )
     require_fields(description, FIELDS, file)
+    if not description["splits"]:
+        raise damaged(file, "it has no splits")
     corpus = Corpus(folder, description)
     for split in corpus.splits:
         check_described(corpus, split)

@@ -185,11 +185,11 @@ def load(path: str | Path) -> SegmentModel:
     if not name:
         raise CheckpointError(f"run {str(run)!r} has no checkpoint yet; train it further with rmt train")
     try:
-        weights = load_parts(checkpoints.folder / name).model
+        saved = load_parts(checkpoints.folder / name)
     except CheckpointError as error:
         raise CheckpointError(f"{error}; name another folder in {checkpoints.folder}") from None
-    weights = current_names(weights)
-    require_fit(config.model, weights, str(run / "config.yaml"))
+    weights = current_names(saved.model)
+    require_fit(config.model, saved, str(run / "config.yaml"))
     model = SegmentModel(config.model)
     model.to(next(iter(weights.values())).dtype).load_state_dict(weights)
     return model.eval()

@@ -11,7 +11,7 @@ from rmt.errors import CheckpointError
 from rmt.train.checkpoint import Snapshot
 from rmt.train.parallel import placed, rows_of_all, whole
 from rmt.train.trainer import Trainer
-from rmt.train.weights import current_names, require_fit
+from rmt.train.weights import current_names, model_checksum, require_fit
 
 # numbers that say where a trainer is
 COUNTERS = (
@@ -48,6 +48,7 @@ def position(trainer: Trainer) -> dict[str, Any]:
         "stage": trainer.curriculum.number,
         "rate": trainer.rate.state_dict(),
         "data": trainer.task.fingerprint,
+        "model": model_checksum(trainer.config.model),
         "processes": trainer.processes.world_size,
     }
 
@@ -101,4 +102,4 @@ def require_same(trainer: Trainer, saved: Snapshot) -> None:
             f"this run was trained by {theirs['processes']} processes, not {mine['processes']}; "
             "start as many again, or start anew with --restart"
         )
-    require_fit(trainer.config.model, current_names(saved.model), "its config.yaml, or use --restart")
+    require_fit(trainer.config.model, saved, "its config.yaml, or use --restart")

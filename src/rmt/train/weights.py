@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from rmt.config import changed
 from rmt.core.config import ModelConfig
 from rmt.core.model import SegmentModel
 from rmt.core.token_memory import EARLIER
 from rmt.errors import CheckpointError
+from rmt.seal import record_checksum
 
+TRAINING_ONLY = ("dropout", "init")  # settings that a trained model does not compute by
 RENAMED = {f"memory.{earlier}": f"memory.{name}" for earlier, name in EARLIER.items()}
+
+
+class SavedModel(Protocol):
+    """The part of a checkpoint that says which model it is of."""
+
+    @property
+    def model(self) -> dict[str, Tensor]: ...
+
+    @property
+    def trainer(self) -> dict[str, Any]: ...
 
 
 def current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -20,8 +34,15 @@ def current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {RENAMED.get(name, name): tensor for name, tensor in weights.items()}
 
 
-def require_fit(config: ModelConfig, weights: Mapping[str, Tensor], source: str) -> None:
-    """Refuse weights that are not those of a configuration, before anything of its size is allocated."""
+def model_checksum(config: ModelConfig) -> str:
+    """What a model computes by; a setting at its default does not count: a later release may have more."""
+    settings = changed(config)
+    return record_checksum({name: settings[name] for name in settings if name not in TRAINING_ONLY})
+
+
+def require_fit(config: ModelConfig, saved: SavedModel, source: str) -> None:
+    """Refuse a checkpoint of another model than that of a configuration, before any of it is allocated."""
+    weights = current_names(saved.model)
     remedy = f"put back the settings that the run was trained with: {source}"
     if config.layers > len(weights):
         raise CheckpointError(
@@ -36,3 +57,5 @@ def require_fit(config: ModelConfig, weights: Mapping[str, Tensor], source: str)
                 f"the settings of model do not fit the checkpoint: {name} has the shape "
                 f"{stored.get(name, 'none')}, with these settings {expected.get(name, 'none')}; {remedy}"
             )
+    if saved.trainer.get("model", "") not in ("", model_checksum(config)):
+        raise CheckpointError(f"the configuration is of another model than the checkpoint; {remedy}")
