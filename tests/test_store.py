@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from rmt import partial as partials
 from rmt import store
 from rmt.errors import RMTError
-from rmt.store import NotWritten, append_line, claim, new_file, sweep, whole_folder, write_whole
+from rmt.partial import sweep
+from rmt.store import NotWritten, append_line, whole_folder, write_whole
 from tests.disks import full_disk, umask
 
 
@@ -105,7 +107,7 @@ def test_a_folder_that_may_not_be_written_is_one_line(tmp_path, monkeypatch):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     write_whole(tmp_path / "file", "old")
-    monkeypatch.setattr(store, "unfollowed", refuse)
+    monkeypatch.setattr(partials, "unfollowed", refuse)
     with pytest.raises(NotWritten, match=r"\(Read-only file system\); make it writable, or name another"):
         write_whole(tmp_path / "file", "new")
     assert (tmp_path / "file").read_text() == "old"
@@ -114,6 +116,7 @@ def test_a_folder_that_may_not_be_written_is_one_line(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from rmt import partial as partials
 from rmt import store
 def killed(*_): os.kill(os.getpid(), signal.SIGKILL)
 setattr(os if sys.argv[1] in ("fsync", "replace") else store, sys.argv[1], killed)
@@ -139,16 +142,6 @@ def test_a_kill_leaves_the_old_or_the_new_and_hurts_no_later_writer(tmp_path, mo
     assert names(tmp_path) == ["x"]
     write_whole(tmp_path / "x", "later") if kind == "file" else fill(tmp_path / "x", "later")
     assert content() == "later"
-    assert names(tmp_path) == ["x"]
-
-
-def test_what_another_is_writing_is_left_alone(tmp_path):
-    partial, descriptor = claim(tmp_path / "x", tmp_path, new_file)
-    write_whole(tmp_path / "x", "second")
-    sweep(tmp_path)
-    assert partial.exists()
-    os.close(descriptor)
-    sweep(tmp_path)
     assert names(tmp_path) == ["x"]
 
 

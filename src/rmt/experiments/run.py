@@ -11,9 +11,10 @@ from typing import Any
 
 from rmt.config import leaves, value_of
 from rmt.errors import ConfigError, RMTError
+from rmt.partial import sweep
 from rmt.precision import AskedPrecision
 from rmt.seal import NotWhole, checksum, sealed
-from rmt.store import sweep, write_json, write_whole
+from rmt.store import write_json, write_whole
 from rmt.tasks.task import Task
 from rmt.text.tokenizer import has_tokenizer, tokenizer_file, write_tokenizer
 from rmt.train.checkpoint import data_fingerprint

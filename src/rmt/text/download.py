@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rmt.errors import DataError
+from rmt.partial import unfollowed
 from rmt.seal import checksum
-from rmt.store import existing, unfollowed
+from rmt.store import existing
 from rmt.text.corpora import Known, verify
 
 TIMEOUT = 30  # seconds without an answer

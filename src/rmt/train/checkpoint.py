@@ -17,8 +17,9 @@ from torch import Tensor
 
 from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError
+from rmt.partial import sweep
 from rmt.seal import checksum, newest_whole, record_checksum
-from rmt.store import sweep, whole_folder, write_whole, writing
+from rmt.store import whole_folder, write_whole, writing
 from rmt.train.stored import load_config
 from rmt.train.weights import current_names, require_fit
 
