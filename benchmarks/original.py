@@ -37,8 +37,9 @@ from rmt.bench.measure import WARM_UP, Row, alone, block_times, peak_memory, spr
 from rmt.bench.report import record, table
 from rmt.cli.bench import Subject, subject
 from rmt.config import to_dict
+from rmt.store import write_json, write_whole
 from rmt.text.lanes import Lanes
-from rmt.train.log import environment, write_json, write_whole
+from rmt.train.log import environment
 
 NAMES = ("copy-24-6x12", "copy-24-9x8", "enwik8-relative", "wt103-relative")
 TINY = {

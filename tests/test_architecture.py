@@ -56,6 +56,9 @@ GROUND = {
     "textfile": {"errors"},
     "yamlfile": {"errors"},
     "errors": set(),
+    "seal": {"errors"},
+    "partial": set(),
+    "store": {"errors", "partial"},
 }  # files below everything, and what is below them
 HEAVY = ("torch", "transformers", "matplotlib", "numpy")
 # What no training run of one process on a CPU needs: it would load for seconds before the first update.

@@ -1,6 +1,7 @@
 """A mistake: exit code 2, one line naming field, value and remedy, and nothing left behind."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import torch
 
 import rmt as package
 from tests.cli.command import TINY, TRAIN, rmt
+
+RELEASE = Path(__file__).parents[1] / "release" / "17fc2a8"
 
 # command: what the line has to say, in this order
 COMMAND_LINES = {
@@ -270,6 +273,19 @@ def test_a_run_without_a_checkpoint_and_a_damaged_one_are_one_line(capsys, tmp_p
     for pointer in ("best", "last"):
         (tmp_path / "run" / "checkpoints" / pointer).unlink()
     assert_refused(capsys, "evaluate run", ["'run' has no checkpoint yet", "train it further"])
+
+
+def test_a_hole_in_the_configuration_of_a_run_is_one_line(capsys, tmp_path, monkeypatch):
+    shutil.copytree(RELEASE, tmp_path / "release")
+    monkeypatch.chdir(tmp_path / "release")
+    path = Path("copy-rmt/config.yaml")
+    path.write_text(path.read_text().partition("train:\n")[0])
+    assert_refused(capsys, "evaluate copy-rmt", ["copy-rmt/config.yaml' is damaged: train is missing"])
+    monkeypatch.chdir(tmp_path)
+    assert rmt(capsys, f"{TRAIN} --out run --quiet").code == 0
+    path = tmp_path / "run" / "config.yaml"
+    path.write_text(path.read_text().partition("train:\n")[0])
+    assert_refused(capsys, "evaluate run", ["run/config.yaml' is damaged: train.batch is missing", "copy it"])
 
 
 def test_a_damaged_result_is_one_line(capsys, tmp_path):

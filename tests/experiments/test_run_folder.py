@@ -1,13 +1,17 @@
 """A run folder is made, resumed, finished, or refused."""
 
+from contextlib import suppress
+
 import pytest
 
-from rmt.errors import CheckpointError, ConfigError
+from rmt.errors import CheckpointError, ConfigError, RMTError
+from rmt.experiments.opened import open_run
 from rmt.experiments.run import settled, stored_precision, train
-from rmt.train.checkpoint import Checkpoints, run_folder
+from rmt.train.checkpoint import Checkpoints, load, run_folder
 from rmt.train.folder import alone, load_result
 from rmt.train.loop import Loop
 from rmt.train.stored import load_config, written
+from tests.disks import full_disk
 from tests.gpus import pretend
 from tests.train.runs import Unplugged, Watcher, metrics, tiny
 
@@ -144,3 +148,60 @@ def test_a_folder_that_another_process_trains_in_is_refused(tmp_path):
         pytest.raises(ConfigError, match="is being trained by another process; wait for it"),
     ):
         train(tiny(), tmp_path, Watcher())
+
+
+@pytest.mark.parametrize("name", ["vocabulary.json", "task.json"])
+def test_a_kill_before_a_folder_is_complete_is_mended_by_the_next_start(tmp_path, name):
+    with pytest.raises(Unplugged):
+        train(tiny(), tmp_path, Watcher(stop=8))
+    (tmp_path / name).unlink()
+    (tmp_path / f".{name}.partial").write_text("half")
+    train(tiny(), tmp_path, Watcher())
+    assert open_run(tmp_path).segment_length == 2
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("name", ["vocabulary.json", "task.json"])
+def test_no_flipped_bit_of_what_a_run_keeps_of_its_task_goes_unseen(tmp_path, name):
+    train(tiny(train={"steps": 1}), tmp_path, Watcher())
+    content = (tmp_path / name).read_bytes()
+    expected = open_run(tmp_path)
+    for offset in range(0, len(content), 5):
+        changed = bytearray(content)
+        changed[offset] ^= 1 << offset % 7
+        (tmp_path / name).write_bytes(changed)
+        with suppress(CheckpointError):
+            opened = open_run(tmp_path)
+            assert opened.segment_length == expected.segment_length
+            assert opened.tokenizer.content() == expected.tokenizer.content()
+
+
+def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(tmp_path):
+    whole, _ = train(tiny(), tmp_path / "whole", Watcher())
+    with pytest.raises(Unplugged):
+        train(tiny(), tmp_path / "run", Watcher(stop=8))
+    with full_disk(1500), pytest.raises(RMTError, match=r"cannot be written \(File too large\)"):
+        train(tiny(), tmp_path / "run", Watcher())
+    result, _ = train(tiny(), tmp_path / "run", Watcher())
+    assert result["metrics"] == whole["metrics"]
+    assert metrics(tmp_path / "run") == metrics(tmp_path / "whole")
+    assert not list((tmp_path / "run").rglob(".*"))
+
+
+def test_a_run_with_a_damaged_configuration_may_be_started_anew(tmp_path):
+    train(tiny(), tmp_path, Watcher())
+    path = tmp_path / "config.yaml"
+    path.write_text(path.read_text().replace("seed: 0", "seed: 1"))
+    with pytest.raises(CheckpointError, match="does not match its sha256"):
+        train(tiny(), tmp_path, Watcher())
+    result, was_finished = train(tiny(), tmp_path, Watcher(), restart=True)
+    assert (result["seed"], was_finished) == (0, False)
+
+
+def test_the_configuration_of_another_run_is_refused(tmp_path):
+    for name, depth in (("a", 0), ("b", 1)):
+        config = tiny(model={"memory": {"size": 2, "sees_cache": bool(depth)}, "cache": {"size": 2}})
+        train(config, tmp_path / name, Watcher())
+    (tmp_path / "a" / "config.yaml").write_text((tmp_path / "b" / "config.yaml").read_text())
+    with pytest.raises(CheckpointError, match=r"of another model than the checkpoint; .*a/config\.yaml"):
+        load(tmp_path / "a")

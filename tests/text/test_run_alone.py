@@ -106,6 +106,7 @@ def test_a_run_of_a_tokenizer_of_ones_own_needs_its_folder_only(tmp_path, monkey
 def test_a_run_of_a_task_of_ones_own_is_used_where_its_module_is_not(away, capsys):
     config = yaml.safe_load((away / "echo" / "config.yaml").read_text())
     config["task"]["name"] = "gone.module:Echo"
+    del config["sha256"]  # edited on purpose
     (away / "echo" / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     assert rmt(capsys, "generate echo --prompt 1 --tokens 6 --device cpu").code == 0
     assert rmt(capsys, "attention echo --text 1 -o page.html").code == 0

@@ -1,5 +1,6 @@
 """Checkpoints are there whole or not at all, and no damage goes unseen."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,10 @@ import torch
 
 import rmt
 from rmt.errors import CheckpointError
+from rmt.store import NotWritten
 from rmt.train import checkpoint, snapshots
 from rmt.train.checkpoint import Checkpoints, Snapshot, load_parts, write_parts
+from tests.disks import full_disk, umask
 from tests.train.runs import config_text, run, tiny, trainer_of, weights
 
 
@@ -192,6 +195,52 @@ def test_a_run_without_checkpoints_cannot_be_loaded(tmp_path):
 def test_a_folder_that_is_no_run_cannot_be_loaded(tmp_path):
     with pytest.raises(CheckpointError, match=r"is not a run: it has no config\.yaml"):
         rmt.load(tmp_path)
+
+
+def test_a_full_disk_while_saving_is_one_line_and_the_last_checkpoint_stays(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, snapshot(1), best=True)
+    large = snapshot(2)._replace(model={"weight": torch.zeros(10_000)})
+    with full_disk(2000), pytest.raises(NotWritten, match=r"step_2' cannot be written .*; free some space"):
+        checkpoints.save(2, large, best=True)
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == ["best", "last", "step_1"]
+    checkpoints.save(2, large, best=True)
+    assert checkpoints.newest(pytest.fail).trainer == {"step": 2}
+
+
+def test_a_checkpoint_has_the_modes_of_any_file(tmp_path):
+    with umask(0o027):
+        Checkpoints(tmp_path).save(1, snapshot(1), best=True)
+    files = [path for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()]
+    assert len(files) == 6
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o640}
+
+
+def test_a_link_in_the_way_of_a_checkpoint_is_not_followed(tmp_path):
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "model.safetensors").write_text("precious")
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / ".step_1.partial").symlink_to(tmp_path / "victim")
+    Checkpoints(tmp_path).save(1, snapshot(1), best=True)
+    assert (tmp_path / "victim" / "model.safetensors").read_text() == "precious"
+    assert not (tmp_path / "checkpoints" / "step_1").is_symlink()
+
+
+def test_what_a_kill_left_is_gone_when_a_run_goes_on(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, snapshot(1), best=True)
+    (checkpoints.folder / ".step_2.partial").mkdir()
+    (checkpoints.folder / ".last.partial").touch()
+    checkpoints.rewind(step=1, best=1)
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == ["best", "last", "step_1"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\n", b"../../x", b"step_", b"step_4/..", b"s" * 9999])
+def test_a_pointer_that_names_no_checkpoint_is_damage(finished, tmp_path, content):
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "best").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"best' is damaged: it names no checkpoint; name one of"):
+        rmt.load(tmp_path / "run")
 
 
 def snapshot(step: int) -> Snapshot:

@@ -8,8 +8,9 @@ import time
 import pytest
 import torch
 
+from rmt.store import write_json
 from rmt.train import log
-from rmt.train.log import SOURCE, MetricsLog, environment, process_seconds, source_hash, write_json
+from rmt.train.log import SOURCE, MetricsLog, environment, process_seconds, source_hash
 
 
 def test_going_back_drops_the_lines_after_a_step(tmp_path):

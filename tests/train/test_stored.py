@@ -11,7 +11,10 @@ from rmt.yamlfile import load_yaml
 
 @pytest.fixture
 def values():
-    return yaml.safe_load(written(RunConfig(seed=3)))
+    """What config.yaml holds, without its checksum: as if edited on purpose."""
+    values = yaml.safe_load(written(RunConfig(seed=3)))
+    del values["sha256"]
+    return values
 
 
 def write(folder, values):
@@ -62,3 +65,47 @@ def test_the_file_of_a_run_is_a_file_of_settings(tmp_path, values):
     settings = settings_in(load_yaml(tmp_path / "config.yaml"), "config.yaml")
     assert "format" not in settings
     assert settings["seed"] == 3
+
+
+def changed_line(text: str, old: str, new: str) -> str:
+    assert text.count(old) == 1
+    return text.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("seed: 3\n", "seed: 4\n"), ("  steps: ", "  steps: 1"), ("  width: ", "  width: 1")]
+)
+def test_a_changed_value_is_refused_until_the_checksum_is_deleted(tmp_path, old, new):
+    path = tmp_path / "config.yaml"
+    path.write_text(changed_line(written(RunConfig(seed=3)), old, new))
+    with pytest.raises(
+        CheckpointError, match=r"config\.yaml' is damaged: .*sha256; .*on purpose, delete its line 'sha256"
+    ):
+        load_config(tmp_path)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if not line.startswith("sha256")))
+    assert load_config(tmp_path) != RunConfig(seed=3)
+
+
+def test_a_file_cut_short_anywhere_is_refused(tmp_path):
+    text = written(RunConfig(seed=3))
+    for size in range(0, len(text) - 1, 11):
+        (tmp_path / "config.yaml").write_text(text[:size])
+        with pytest.raises((CheckpointError, ConfigError)):
+            load_config(tmp_path)
+
+
+@pytest.mark.parametrize("group", ["task", "model", "bptt", "optimizer", "rate", "curriculum", "train"])
+def test_a_group_that_is_missing_is_damage_in_every_format(tmp_path, values, group):
+    del values[group], values["format"]
+    write(tmp_path, values)
+    with pytest.raises(CheckpointError, match=rf"config\.yaml' is damaged: {group} is missing; copy it"):
+        load_config(tmp_path)
+
+
+def test_comments_and_another_order_are_no_damage(tmp_path):
+    values = yaml.safe_load(written(RunConfig(seed=3)))
+    write(tmp_path, dict(reversed(values.items())))
+    with (tmp_path / "config.yaml").open("a") as file:
+        file.write("# the run of Tuesday\n")
+    assert load_config(tmp_path) == RunConfig(seed=3)

@@ -12,8 +12,8 @@ from rmt.bench.compare import RowRatios, comparisons
 from rmt.bench.growth import Point, curves, fit
 from rmt.bench.measure import Row
 from rmt.errors import ConfigError
+from rmt.store import write_whole
 from rmt.train.config import RunConfig
-from rmt.train.log import write_whole
 
 GIB = 2**30  # bytes
 # of the ways in pictures: hues that differ for the colour-blind, dark enough on white

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from rmt.cli.front import Command, Options
 from rmt.config import option
-from rmt.errors import ConfigError, RMTError
+from rmt.errors import CheckpointError, ConfigError, RMTError
 from rmt.yamlfile import load_yaml
 
 EXAMPLES = """examples:
@@ -90,13 +90,17 @@ def row_of(run: Path) -> dict[str, Any]:
 
 def document_row(run: Path, settings: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """A run of rmt finetune in the same columns."""
-    steps = (int(path.name.removeprefix("checkpoint-")) for path in run.glob("checkpoints/checkpoint-*"))
+    for name in ("data", "segment_length", "segments", "memory", "depth", "seed"):
+        if name not in settings:
+            raise CheckpointError(f"its config.yaml is damaged: {name} is missing")
+    numbers = (path.name.removeprefix("checkpoint-") for path in run.glob("checkpoints/checkpoint-*"))
+    steps = (int(number) for number in numbers if number.isdigit())
     return {
         "run": str(run),
-        "task": settings["data"],
+        "task": str(settings["data"]),
         "length": settings["segment_length"] or "",
         "segments": settings["segments"],
-        "model": Path(settings["backbone"]).name,
+        "model": Path(str(settings["backbone"])).name,
         "memory": settings["memory"],
         "cache": 0,
         "depth": settings["depth"],

@@ -18,9 +18,11 @@ from rmt.documents.classifier import Classifier, make_classifier
 from rmt.documents.config import FinetuneConfig, renamed, stored_precision
 from rmt.documents.corpus import DocumentCorpus
 from rmt.errors import ConfigError, DataError
+from rmt.seal import sealed
+from rmt.store import write_json, write_whole
 from rmt.train.device import device_name, device_of, precision_to_train
 from rmt.train.folder import alone, load_result
-from rmt.train.log import MetricsLog, environment, write_json, write_whole
+from rmt.train.log import MetricsLog, environment
 from rmt.yamlfile import load_yaml, write_yaml
 
 
@@ -152,7 +154,7 @@ def run(
         "config": to_dict(config),
         "environment": environment(torch.device(device)),
     }
-    write_json(folder / "result.json", result)
+    write_json(folder / "result.json", sealed(result))
     shutil.rmtree(checkpoints, ignore_errors=True)
     return result
 

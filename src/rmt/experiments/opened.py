@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import NamedTuple
 
 from rmt.core.model import SegmentModel
-from rmt.errors import CheckpointError, DataError
+from rmt.errors import CheckpointError, DataError, shown
 from rmt.experiments.run import TASK_FILE
-from rmt.experiments.run_data import data_path, run_task
+from rmt.experiments.run_data import FROM_A_COPY, data_path, run_task, run_tokenizer, task_record
 from rmt.precision import AskedPrecision, Precision, precision_of, weight_format
 from rmt.tasks.tokenizer import TaskTokenizer
-from rmt.text.tokenizer import has_tokenizer, load_tokenizer
+from rmt.text.tokenizer import has_tokenizer
 from rmt.train.checkpoint import load, run_folder
 from rmt.train.config import RunConfig
 from rmt.train.device import device_of
@@ -46,7 +45,7 @@ def open_run(path: str | Path, device: str = "cpu", asked: AskedPrecision = "aut
 
 def stored_parts(folder: Path, config: RunConfig) -> tuple[TaskTokenizer, int]:
     """The tokenizer of a run and the tokens of a segment, as they lie in its folder."""
-    return load_tokenizer(folder), stored_length(folder)
+    return run_tokenizer(folder), stored_length(folder)
 
 
 def parts_of_data(folder: Path, config: RunConfig) -> tuple[TaskTokenizer, int]:
@@ -65,10 +64,10 @@ def parts_of_data(folder: Path, config: RunConfig) -> tuple[TaskTokenizer, int]:
 
 def stored_length(folder: Path) -> int:
     """The tokens of a segment, as the run wrote them down."""
-    path = folder / TASK_FILE
-    try:
-        return int(json.loads(path.read_text(encoding="utf-8"))["segment_length"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    length = task_record(folder).get("segment_length")
+    if not isinstance(length, int) or isinstance(length, bool) or length < 1:
+        path = str(folder / TASK_FILE)
         raise CheckpointError(
-            f"{str(path)!r} is damaged ({error}); copy it from another copy of the run"
-        ) from None
+            f"{path!r} is damaged: segment_length={shown(length)} is no length; {FROM_A_COPY}"
+        )
+    return length

@@ -10,13 +10,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmt.config import from_dict, to_dict
 from rmt.documents.report import HEADINGS as DOCUMENT_HEADINGS
 from rmt.documents.report import documents_table, is_documents
 from rmt.errors import ConfigError
 from rmt.experiments.paper import PUBLISHED, PublishedCell
-from rmt.train.config import RunConfig
-from rmt.train.stored import FORMER_PRECISION
+from rmt.experiments.shown import REMEDY, Result, shown_result
+from rmt.seal import load_record, unsealed
 
 HEADINGS = (
     "task",
@@ -48,7 +47,6 @@ TEXT_HEADINGS = (
     "seconds",
 )
 INCIDENTAL = ("seed", "device", "compile", "threads")  # what runs of one setting may differ in
-Result = dict[str, Any]
 
 
 class Group(NamedTuple):
@@ -66,28 +64,21 @@ class Group(NamedTuple):
 
 def load_results(paths: Iterable[Path]) -> list[Result]:
     """Results from run folders, result.json files, and .jsonl files with a result per line."""
-    results = []
+    results: list[Result] = []
     for path in paths:
-        files = sorted(path.rglob("result.json")) if path.is_dir() else [path]
-        for file in files:
-            try:
-                text = file.read_text()
-                results += (
-                    [json.loads(line) for line in text.splitlines()]
-                    if file.suffix == ".jsonl"
-                    else [json.loads(text)]
-                )
-            except (OSError, ValueError) as error:
-                raise ConfigError(
-                    f"results {str(file)!r} cannot be read ({error}); name run folders or .jsonl files"
-                ) from None
-            if not all(map(is_result, results)):
-                raise ConfigError(f"{str(file)!r} holds no results of rmt; name run folders or .jsonl files")
+        for file in sorted(path.rglob("result.json")) if path.is_dir() else [path]:
+            records = lines_of(file) if file.suffix == ".jsonl" else [load_record(file, REMEDY)]
+            results += (shown_result(record, file) for record in records)
     return results
 
 
-def is_result(record: object) -> bool:
-    return isinstance(record, dict) and {"config", "metrics", "value"} <= record.keys()
+def lines_of(file: Path) -> list[Any]:
+    """The records of a .jsonl file."""
+    try:
+        records = [json.loads(line) for line in file.read_bytes().splitlines()]
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"results {str(file)!r} cannot be read ({error}); {REMEDY}") from None
+    return [unsealed(record, file, REMEDY) if isinstance(record, dict) else record for record in records]
 
 
 def report(results: Iterable[Result]) -> str:
@@ -132,7 +123,7 @@ def text_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
 def text_row(results: list[Result]) -> tuple[str, ...]:
     config = results[0]["config"]
     model, bptt = config["model"], config["bptt"]
-    replayed = bptt["schedule"] == "sliding" and bptt["depth"] > 0
+    replayed = bptt["schedule"] == "sliding" and bptt["depth"] != 0
     return (
         Path(config["task"]["data"]).name,
         config["recipe"],
@@ -150,12 +141,8 @@ def text_row(results: list[Result]) -> tuple[str, ...]:
 
 
 def settings_of(result: Result) -> str:
-    """The whole configuration and the version of its data, but for what seeds and machines may differ in.
-
-    A setting that did not exist yet when the run was made has its default, or what was always done.
-    """
-    config = to_dict(from_dict(RunConfig, {"precision": FORMER_PRECISION, **result["config"]}))
-    shared = {key: value for key, value in config.items() if key not in INCIDENTAL}
+    """The whole configuration and the version of its data, but for what seeds and machines may differ in."""
+    shared = {key: value for key, value in result["config"].items() if key not in INCIDENTAL}
     return json.dumps([shared, result.get("task_version", 1)], sort_keys=True)
 
 
@@ -192,12 +179,18 @@ def row(group: Group, results: list[Result]) -> tuple[str, ...]:
         group.depth,
         group.recipe,
         spread([result["value"] for result in results], seeds_of(results)),
-        f"{statistics.mean(result['metrics']['original_accuracy'] for result in results):.4f}",
+        original_metric(results),
         whole([result["steps"] for result in results]),
         whole([result["samples"] for result in results]),
         whole([result["seconds"] for result in results]),
         str(PUBLISHED[cell]) if comparable and cell in PUBLISHED else "–",
     )
+
+
+def original_metric(results: list[Result]) -> str:
+    """The mean of what the original code measures; a dash for tasks that it does not have."""
+    values = [result["metrics"].get("original_accuracy") for result in results]
+    return "–" if None in values else f"{statistics.mean(values):.4f}"
 
 
 def spread(values: list[float], seeds: int, form: str = ".4f") -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.experiments.suites import Run
+from rmt.store import write_whole
 from rmt.train.folder import load_result
-from rmt.train.log import write_whole
 from rmt.yamlfile import write_yaml
 
 POLL_SECONDS = 0.2  # between looks at the processes

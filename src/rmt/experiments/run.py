@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rmt.config import leaves, value_of
 from rmt.errors import ConfigError, RMTError
+from rmt.partial import sweep
 from rmt.precision import AskedPrecision
+from rmt.seal import NotWhole, checksum, sealed
+from rmt.store import write_json, write_whole
 from rmt.tasks.task import Task
-from rmt.text.tokenizer import has_tokenizer, write_tokenizer
+from rmt.text.tokenizer import has_tokenizer, tokenizer_file, write_tokenizer
 from rmt.train.checkpoint import data_fingerprint
 from rmt.train.config import RunConfig
 from rmt.train.device import decided, precision_to_train
 from rmt.train.ensemble import Ensemble, require_stackable
 from rmt.train.folder import alone, load_result
-from rmt.train.log import Clock, write_json, write_whole
+from rmt.train.log import Clock
 from rmt.train.loop import Loop, Observer
 from rmt.train.processes import is_first
 from rmt.train.stored import load_config, written
@@ -142,11 +145,14 @@ def prepare(loop: Loop, restart: bool) -> None:
     folder, task = loop.folder, loop.task
     if restart:
         discard(folder)
+    sweep(folder)
     write_whole(folder / "config.yaml", written(loop.config))
-    if has_tokenizer(folder) or data_fingerprint(folder) not in ("", task.fingerprint):
+    is_complete = has_tokenizer(folder) and (folder / TASK_FILE).is_file()
+    if is_complete or data_fingerprint(folder) not in ("", task.fingerprint):
         return  # whatever the data are now, a run keeps the tokenizer it has learned with
     write_tokenizer(folder, task.tokenizer())
-    write_json(folder / TASK_FILE, description(task, loop.config))
+    tokenizer = {"tokenizer_sha256": checksum(tokenizer_file(folder))}
+    write_json(folder / TASK_FILE, sealed({**description(task, loop.config), **tokenizer}))
 
 
 def description(task: Task, config: RunConfig) -> dict[str, Any]:
@@ -165,7 +171,8 @@ def discard(folder: Path) -> None:
     if not any(folder.iterdir()):
         return
     try:
-        load_config(folder)
+        with suppress(NotWhole):  # a run all the same
+            load_config(folder)
     except RMTError:
         raise ConfigError(
             f"out={str(folder)!r} is not a run folder: --restart will not delete it; name another with --out"

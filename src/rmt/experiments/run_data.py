@@ -9,10 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 from rmt.errors import ConfigError, DataError
+from rmt.experiments.run import TASK_FILE
+from rmt.seal import NotWhole, checksum, load_record
 from rmt.tasks.registry import task_class
 from rmt.tasks.task import Task
+from rmt.tasks.tokenizer import TaskTokenizer
 from rmt.tasks.unknown import REMEDY, UnknownRule
 from rmt.text.corpora import CORPORA, find_source
 from rmt.text.corpus import DESCRIPTION, Corpus
@@ -21,6 +25,8 @@ from rmt.text.tokenizer import has_tokenizer, load_tokenizer, tokenizer_file
 from rmt.text.vocabulary import KINDS
 from rmt.train.checkpoint import data_fingerprint
 from rmt.train.config import RunConfig, TaskConfig, build_task
+
+FROM_A_COPY = "copy it from another copy of the run"
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +80,7 @@ def run_task(folder: Path, config: RunConfig) -> Task:
 def encoded_text(folder: Path, config: RunConfig, out: Path, unknown: str | None) -> Task:
     """A text prepared in `out` in the run's own vocabulary; another than the run's needs a rule."""
     settings, rule = config.task, UnknownRule.parse(unknown or "error")
-    data, tokenizer = data_path(settings), load_tokenizer(folder).with_unknown(rule)
+    data, tokenizer = data_path(settings), run_tokenizer(folder).with_unknown(rule)
     if (Path(data) / DESCRIPTION).is_file():
         raise DataError(f"data={data!r} is prepared in another vocabulary; name its text instead")
     source = find_source(data, tokenizer.kind)
@@ -106,7 +112,21 @@ def not_known(corpus: Corpus) -> str:
 
 def encodes_text(folder: Path) -> bool:
     """Whether a run holds the vocabulary of a text, so that it can encode any other."""
-    return has_tokenizer(folder) and load_tokenizer(folder).kind in KINDS
+    return has_tokenizer(folder) and run_tokenizer(folder).kind in KINDS
+
+
+def run_tokenizer(folder: Path) -> TaskTokenizer:
+    """The tokenizer in a run folder, whole as it was written."""
+    file = tokenizer_file(folder)
+    expected = task_record(folder).get("tokenizer_sha256") if (folder / TASK_FILE).is_file() else None
+    if expected not in (None, checksum(file)):
+        raise NotWhole(f"{str(file)!r} is damaged: it does not match {TASK_FILE}; {FROM_A_COPY}")
+    return load_tokenizer(folder)
+
+
+def task_record(folder: Path) -> dict[str, Any]:
+    """What a run folder says of its task."""
+    return load_record(folder / TASK_FILE, FROM_A_COPY)
 
 
 def is_unprepared(data: str) -> bool:

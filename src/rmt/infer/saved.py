@@ -6,18 +6,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from rmt.config import changed
 from rmt.core.state import State
 from rmt.errors import CheckpointError
+from rmt.store import write_whole
 
 FORMAT = "rmt-session-2"
 FIRST_FORMAT = "rmt-session-1"  # of releases before memory had kinds
@@ -44,7 +44,7 @@ class SessionContents(NamedTuple):
 def write_session(
     path: Path, contents: SessionContents, model: Any, segment_length: int, note: dict[str, Any]
 ) -> None:
-    """Write under another name, flush, then rename: whoever looks sees the old session or the new one."""
+    """Write a session whole: whoever looks sees the old one or the new one."""
     tensors = {
         name: tensor.cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in named(contents).items()
@@ -55,17 +55,11 @@ def write_session(
         "segment_length": str(segment_length),
         "note": json.dumps(note, sort_keys=True),
     }
-    partial = path.with_name(f".{path.name}.partial")
+    data = save(tensors, about | {"sha256": digest(tensors, about)})
     try:
-        save_file(tensors, partial, about | {"sha256": digest(tensors, about)})
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CheckpointError(
-            f"session {str(path)!r} cannot be written ({reason}); name another place"
-        ) from None
+        write_whole(path, data)
+    except OSError as error:
+        raise CheckpointError(f"session {error}") from None
 
 
 def load_session(path: Path, model: Any) -> tuple[SessionContents, int, dict[str, Any]]:

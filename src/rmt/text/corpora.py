@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rmt.errors import DataError, unknown
+from rmt.seal import checksum
 from rmt.text.files import (
     SPLITS,
     Source,
     articles,
     cut,
-    digest,
     local_source,
     split_files,
     whole,
@@ -164,5 +164,5 @@ def verify(known: Known, file: Path) -> None:
             f"{str(file)!r} has {size:,} bytes, {known.name} has {known.size:,}; get the whole file, "
             f"or prepare it as a text of its own: rmt data prepare {file}"
         )
-    if known.md5 and (got := digest(file, "md5")) != known.md5:
+    if known.md5 and (got := checksum(file, "md5")) != known.md5:
         raise DataError(f"{str(file)!r} has md5 {got}, {known.name} has {known.md5}; get it again")

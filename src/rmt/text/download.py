@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rmt.errors import DataError
+from rmt.partial import unfollowed
+from rmt.seal import checksum
+from rmt.store import existing
 from rmt.text.corpora import Known, verify
-from rmt.text.files import digest, existing
 
 TIMEOUT = 30  # seconds without an answer
 BLOCK = 1 << 18  # bytes between two reports of progress
@@ -80,7 +82,7 @@ def fetch(url: str, partial: Path, progress: Progress) -> int:
         partial.unlink()  # longer than the file on the server, so another file
         return fetch(url, partial, progress)
     partial.parent.mkdir(parents=True, exist_ok=True)
-    with response, partial.open("ab") as file:
+    with response, open(partial, "ab", opener=unfollowed) as file:
         if response.status != 206:  # the server starts from the beginning
             file.truncate(have := 0)
         total = have + int(response.headers.get("Content-Length", -have))
@@ -107,7 +109,7 @@ def remove_if_empty(partial: Path) -> None:
 
 
 def check_archive(known: Known, archive: Path) -> None:
-    got = digest(archive, "md5") if known.archive_md5 else None
+    got = checksum(archive, "md5") if known.archive_md5 else None
     if got != known.archive_md5:
         raise DataError(
             f"{str(archive)!r} has md5 {got}, {known.archive} has {known.archive_md5}; get it again"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -236,14 +235,3 @@ def line_blocks(piece: FileSpan, strict: bool = True) -> Iterator[str]:
         rest.append(tail)
     if any(rest):
         yield "".join(rest)
-
-
-def existing(path: Path) -> Path:
-    """The path, or the nearest folder above it that exists: files made there can be renamed to the path."""
-    return next(above for above in (path.absolute(), *path.absolute().parents) if above.exists())
-
-
-def digest(file: Path, method: str = "sha256") -> str:
-    """The checksum of a file."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, method).hexdigest()

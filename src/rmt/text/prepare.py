@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rmt.errors import DataError
+from rmt.seal import checksum, sealed
+from rmt.store import NotWritten, whole_folder
 from rmt.tasks.unknown import UnknownRule
 from rmt.text.corpora import usual
 from rmt.text.corpus import DESCRIPTION, FORMAT, Corpus, check_corpus, open_corpus, stored
-from rmt.text.files import SPLITS, FileSpan, Source, digest, existing
+from rmt.text.files import SPLITS, FileSpan, Source
+from rmt.text.sums import sampled_checksum
 from rmt.text.vocabulary import (
     ERROR,
     FILE,
@@ -48,14 +50,14 @@ def prepare_corpus(
         "name": source.name,
         "known": source.known,
         "tokens": source.tokens,
-        "sources": {str(file): digest(file) for file in source.files},
-        "given_vocabulary": digest(vocabulary_file(vocabulary)) if vocabulary else None,
+        "sources": {str(file): checksum(file) for file in source.files},
+        "given_vocabulary": checksum(vocabulary_file(vocabulary)) if vocabulary else None,
     }
     if (out / DESCRIPTION).is_file() and not force:
         return same_corpus(out, identity)
     try:
         with new_folder(out, force) as folder:
-            description = identity | write_corpus(source, vocabulary, folder, rule)
+            description = sealed(identity | write_corpus(source, vocabulary, folder, rule))
             (folder / DESCRIPTION).write_text(readable(description), encoding="utf-8")
     except Overtaken:
         return same_corpus(out, identity)
@@ -76,7 +78,7 @@ def write_corpus(source: Source, vocabulary: Path | None, folder: Path, rule: Un
         check_number("tokens", total(splits), source, known.total)
     return {
         "vocabulary": len(symbols),
-        "vocabulary_sha256": digest(folder / FILE),
+        "vocabulary_sha256": checksum(folder / FILE),
         "dtype": stored(len(symbols)).name,
         "notes": notes,
         "splits": splits,
@@ -171,7 +173,8 @@ def write_split(
         "tokens": tokens,
         "unknown": unknown_words,
         "bytes": sum(piece.size for piece in source.splits[split]),
-        "sha256": digest(file),
+        "sha256": checksum(file),
+        "sampled_sha256": sampled_checksum(file),
         "documents": starts,
     }
 
@@ -208,23 +211,15 @@ def new_folder(out: Path, force: bool) -> Iterator[Path]:
     if out.exists() and not (is_corpus or (out.is_dir() and not any(out.iterdir()))):
         raise DataError(f"out={str(out)!r} exists and is not a prepared corpus; name another folder")
     try:
-        temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=existing(out.absolute().parent)))
-    except OSError as error:
+        with whole_folder(out, replace=force) as folder:
+            try:
+                yield folder
+            except BaseException:  # Ctrl-C, too
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+    except NotWritten as error:
+        if not force and (out / DESCRIPTION).is_file():
+            raise Overtaken from None
         raise DataError(
-            f"out={str(out)!r} cannot be written ({error.strerror}); name another folder"
+            f"out={str(out)!r} cannot be written ({error.strerror}); name another folder, or make room"
         ) from None
-    try:
-        new = temporary / "new"
-        new.mkdir()
-        yield new
-        out.parent.mkdir(parents=True, exist_ok=True)
-        if out.exists() and (force or not (out / DESCRIPTION).is_file()):
-            out.rename(temporary / "old")
-        try:
-            new.rename(out)
-        except OSError:
-            if (out / DESCRIPTION).is_file():
-                raise Overtaken from None
-            raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -10,6 +10,7 @@ from typing import Any, Self, cast
 
 from rmt.errors import CheckpointError, ConfigError
 from rmt.location import class_at
+from rmt.store import write_whole
 from rmt.tasks.babi import HashedWordTokenizer
 from rmt.tasks.tokenizer import Decoder, SymbolTokenizer, TaskTokenizer, WordTokenizer
 from rmt.tasks.unknown import TokenizedText
@@ -164,12 +165,12 @@ def write_tokenizer(folder: Path, tokenizer: TaskTokenizer) -> None:
     """Put a tokenizer into a run folder: `vocabulary.json`, or `tokenizer.json` as its library has it."""
     content = tokenizer.content()
     if isinstance(tokenizer, LineTokenizer):
-        (folder / LIBRARY_FILE).write_bytes(content["text"].encode())
+        write_whole(folder / LIBRARY_FILE, content["text"].encode())
         return
     cls = type(tokenizer)
     kind = cls.kind if KINDS.get(cls.kind) is cls else f"{cls.__module__}:{cls.__qualname__}"
     text = json.dumps({"tokens": kind, **content}, ensure_ascii=False)
-    (folder / FILE).write_text(text + "\n", encoding="utf-8")
+    write_whole(folder / FILE, text + "\n")
 
 
 def tokenizer_file(folder: Path) -> Path:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
+import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +17,11 @@ from torch import Tensor
 
 from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError
-from rmt.train.log import write_whole
+from rmt.partial import sweep
+from rmt.seal import checksum, newest_whole, record_checksum
+from rmt.store import whole_folder, write_whole, writing
 from rmt.train.stored import load_config
+from rmt.train.weights import current_names, require_fit
 
 PARTS = ("model", "optimizer", "state")
 
@@ -38,14 +42,12 @@ class Checkpoints:
         self.folder, self.keep = run / "checkpoints", keep
 
     def save(self, step: int, snapshot: Snapshot, best: bool) -> None:
-        """Write step_N under another name, then rename it: a killed run never leaves half of one."""
+        """Write step_N whole: a killed run never leaves half of one."""
         name = f"step_{step}"
-        partial = self.folder / f".{name}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        write_parts(partial, snapshot)
-        shutil.rmtree(self.folder / name, ignore_errors=True)
-        partial.rename(self.folder / name)
+        with writing(self.folder):
+            self.folder.mkdir(exist_ok=True)
+        with whole_folder(self.folder / name) as partial:
+            write_parts(partial, snapshot)
         self.point("last", name)
         if best:
             self.point("best", name)
@@ -57,7 +59,20 @@ class Checkpoints:
     def named(self, pointer: str) -> str:
         """The checkpoint that `last` or `best` names, or nothing."""
         path = self.folder / pointer
-        return path.read_text().strip() if path.exists() else ""
+        text = path.read_text(errors="replace").strip() if path.is_file() else ""
+        return text if re.fullmatch(r"step_\d+", text) else ""
+
+    def chosen(self) -> str:
+        """The checkpoint that stands for the run: its best, else its last."""
+        for pointer in ("best", "last"):
+            if name := self.named(pointer):
+                return name
+            if (self.folder / pointer).exists():
+                raise CheckpointError(
+                    f"{str(self.folder / pointer)!r} is damaged: it names no checkpoint; name one of "
+                    f"{self.folder}, or let rmt train write it anew"
+                )
+        return ""
 
     def steps(self) -> list[int]:
         """The steps there are checkpoints of, newest first."""
@@ -68,13 +83,19 @@ class Checkpoints:
         """Delete all but the newest K and the best."""
         for step in self.steps()[self.keep :]:
             if f"step_{step}" != self.named("best"):
-                shutil.rmtree(self.folder / f"step_{step}")
+                self.remove(step)
+
+    def remove(self, step: int) -> None:
+        """Delete a checkpoint."""
+        with writing(self.folder):
+            shutil.rmtree(self.folder / f"step_{step}")
 
     def rewind(self, step: int, best: int) -> None:
         """Go back to checkpoint `step` (0: to none), when `best` was the best: later ones are damaged."""
+        sweep(self.folder)
         for later in self.steps():
             if later > step:
-                shutil.rmtree(self.folder / f"step_{later}")
+                self.remove(later)
         for pointer, number in (("last", step), ("best", best)):
             if (self.folder / f"step_{number}").exists():
                 self.point(pointer, f"step_{number}")
@@ -83,28 +104,32 @@ class Checkpoints:
 
     def newest(self, warn: Callable[[str], None]) -> Snapshot | None:
         """The newest checkpoint that is whole; damaged ones are named and passed over."""
-        for step in self.steps():
-            try:
-                return load_parts(self.folder / f"step_{step}")
-            except CheckpointError as error:
-                warn(f"{error}; going back to the checkpoint before it")
-        return None
+        folders = (self.folder / f"step_{step}" for step in self.steps())
+        return newest_whole(folders, load_parts, warn, "checkpoint")
 
 
 def write_parts(folder: Path, snapshot: Snapshot) -> None:
-    """The files of one checkpoint, flushed to the disk."""
+    """The files of one checkpoint; trainer.json has the checksums of all of them, its own content's too."""
     for part in PARTS:
-        save_file(
-            {name: tensor.detach().cpu().contiguous() for name, tensor in getattr(snapshot, part).items()},
+        tensors = getattr(snapshot, part)
+        save_tensors(
             folder / f"{part}.safetensors",
+            {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
         )
     checksums = {part: checksum(folder / f"{part}.safetensors") for part in PARTS}
-    checksums["trainer"] = hashlib.sha256(json.dumps(snapshot.trainer, sort_keys=True).encode()).hexdigest()
+    checksums["trainer"] = record_checksum(snapshot.trainer)
     record = {"checksums": checksums, "trainer": snapshot.trainer}
     (folder / "trainer.json").write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
-    for path in folder.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """A file of tensors; what the system has against it is the error it is elsewhere."""
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        code = int(number[1]) if number else errno.EIO
+        raise OSError(code, os.strerror(code), str(path)) from None
 
 
 def load_parts(folder: Path) -> Snapshot:
@@ -112,12 +137,11 @@ def load_parts(folder: Path) -> Snapshot:
     try:
         record = json.loads((folder / "trainer.json").read_text())
         trainer, checksums = record["trainer"], dict(record["checksums"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(
             f"checkpoint {folder} is damaged: trainer.json cannot be read ({error})"
         ) from None
-    written = hashlib.sha256(json.dumps(trainer, sort_keys=True).encode()).hexdigest()
-    if checksums.get("trainer") != written:
+    if checksums.get("trainer") != record_checksum(trainer):
         raise CheckpointError(f"checkpoint {folder} is damaged: trainer.json does not match its checksum")
     parts = {part: load_part(folder / f"{part}.safetensors", checksums.get(part)) for part in PARTS}
     return Snapshot(**parts, trainer=trainer)
@@ -133,11 +157,6 @@ def load_part(path: Path, expected: str | None) -> dict[str, Tensor]:
         return load_file(path)
     except SafetensorError as error:
         raise CheckpointError(f"checkpoint {path.parent} is damaged: {path.name}: {error}") from None
-
-
-def checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def run_folder(path: str | Path) -> Path:
@@ -163,13 +182,15 @@ def load(path: str | Path) -> SegmentModel:
     path, run = Path(path), run_folder(path)
     config = load_config(run)
     checkpoints = Checkpoints(run)
-    name = path.resolve().name if path != run else checkpoints.named("best") or checkpoints.named("last")
+    name = path.resolve().name if path != run else checkpoints.chosen()
     if not name:
         raise CheckpointError(f"run {str(run)!r} has no checkpoint yet; train it further with rmt train")
-    model = SegmentModel(config.model)
     try:
-        weights = load_parts(checkpoints.folder / name).model
+        saved = load_parts(checkpoints.folder / name)
     except CheckpointError as error:
         raise CheckpointError(f"{error}; name another folder in {checkpoints.folder}") from None
+    weights = current_names(saved.model)
+    require_fit(config.model, saved, str(run / "config.yaml"))
+    model = SegmentModel(config.model)
     model.to(next(iter(weights.values())).dtype).load_state_dict(weights)
     return model.eval()

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from rmt.store import append_line, write_whole
+
 SOURCE = Path(__file__).parent.parent  # src/rmt
 IMPORTED = time.monotonic()  # the nearest to a start where the system does not tell it
 
@@ -43,14 +45,14 @@ class MetricsLog:
         self.path = run / "metrics.jsonl"
 
     def write(self, record: dict[str, Any]) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+        append_line(self.path, json.dumps(record))
 
     def rewind(self, step: int) -> None:
         """Drop what came after `step`: a resumed run writes it again."""
         if not self.path.exists():
             return
-        kept = [line for line in self.path.read_text().splitlines() if step_of(line) <= step]
+        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        kept = [line for line in lines if step_of(line) <= step]
         write_whole(self.path, "".join(line + "\n" for line in kept))
 
 
@@ -58,7 +60,7 @@ def step_of(line: str) -> float:
     """The step of a line; a line cut short by a crash counts as never written."""
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return float("inf")
 
 
@@ -123,15 +125,3 @@ def processor() -> str:
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
-
-
-def write_json(path: Path, record: dict[str, Any]) -> None:
-    """A JSON file, written whole or not at all."""
-    write_whole(path, json.dumps(record, indent=1) + "\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write under another name, then rename: whoever looks sees the old text or the new one."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text)
-    os.replace(partial, path)

@@ -9,11 +9,13 @@ from typing import Any, Protocol
 
 from rmt.config import to_dict
 from rmt.errors import ConfigError, RMTError
+from rmt.seal import sealed
+from rmt.store import write_json
 from rmt.train.check import check_run
 from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
 from rmt.train.device import decided
-from rmt.train.log import Clock, MetricsLog, environment, process_seconds, write_json
+from rmt.train.log import Clock, MetricsLog, environment, process_seconds
 from rmt.train.measure import Measurement, measure
 from rmt.train.parallel import gathered
 from rmt.train.processes import is_first
@@ -232,5 +234,5 @@ class Loop:
             "config": to_dict(config),
             "environment": environment(trainer.processes.device),
         }
-        write_json(self.folder / "result.json", result)
+        write_json(self.folder / "result.json", sealed(result))
         return result

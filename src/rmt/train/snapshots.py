@@ -7,13 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rmt.core.token_memory import EARLIER
 from rmt.errors import CheckpointError
 from rmt.train.checkpoint import Snapshot
 from rmt.train.parallel import placed, rows_of_all, whole
 from rmt.train.trainer import Trainer
+from rmt.train.weights import current_names, model_checksum, require_fit
 
-RENAMED = {f"memory.{earlier}": f"memory.{name}" for earlier, name in EARLIER.items()}
 # numbers that say where a trainer is
 COUNTERS = (
     "step",
@@ -49,6 +48,7 @@ def position(trainer: Trainer) -> dict[str, Any]:
         "stage": trainer.curriculum.number,
         "rate": trainer.rate.state_dict(),
         "data": trainer.task.fingerprint,
+        "model": model_checksum(trainer.config.model),
         "processes": trainer.processes.world_size,
     }
 
@@ -66,7 +66,7 @@ def restore(trainer: Trainer, saved: Snapshot) -> None:
     """Go on from a snapshot."""
     require_same(trainer, saved)
     processes, current = trainer.processes, trainer.model.state_dict()
-    weights = {RENAMED.get(name, name): tensor for name, tensor in saved.model.items()}
+    weights = current_names(saved.model)
     trainer.model.load_state_dict({name: placed(weights[name], current[name]) for name in current})
     for number, optimizer in enumerate(trainer.optimizers):
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -102,3 +102,4 @@ def require_same(trainer: Trainer, saved: Snapshot) -> None:
             f"this run was trained by {theirs['processes']} processes, not {mine['processes']}; "
             "start as many again, or start anew with --restart"
         )
+    require_fit(trainer.config.model, saved, "its config.yaml, or use --restart")

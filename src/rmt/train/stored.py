@@ -1,4 +1,4 @@
-"""The configuration in a run folder: its format, and what an older one left out."""
+"""The configuration in a run folder: its format, its checksum, and what an older one left out."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import Any
 from rmt.config import from_dict, leaves, to_dict
 from rmt.errors import CheckpointError, ConfigError
 from rmt.precision import Precision
+from rmt.seal import SEAL, NotWhole, record_checksum, unsealed
 from rmt.train.config import RunConfig
-from rmt.yamlfile import load_yaml, write_yaml
+from rmt.yamlfile import load_yaml, parse_yaml, write_yaml
 
 FORMAT = 2  # of config.yaml; 1 had no key `format` and no tokenizer beside it
+FIRST_GROUPS = ("task", "model", "bptt", "optimizer", "rate", "curriculum", "train")  # every format has them
+RESTORE = "copy it from another copy of the run"
+EDITED = f"put the old values back, or, if they were changed on purpose, delete its line '{SEAL}: …'"
 FORMER_PRECISION: Precision = "32-true"  # where a configuration names none: once it was the default
 
 
@@ -26,23 +30,29 @@ def load_config(run: str | Path) -> RunConfig:
     values = load_yaml(path)
     if format_of(values, path) == FORMAT:
         require_all(values, path)
-    else:
-        values = {"precision": FORMER_PRECISION, **values}
+    settings = settings_in(values, path)
     try:
-        return from_dict(RunConfig, without_format(values))
+        config = from_dict(RunConfig, {"precision": FORMER_PRECISION, **settings})
     except ConfigError as error:
         raise ConfigError(f"{str(path)!r}: {error}") from None
+    for group in FIRST_GROUPS:
+        if group not in values:
+            raise NotWhole(f"{str(path)!r} is damaged: {group} is missing; {RESTORE}")
+    unsealed(values, path, EDITED)
+    return config
 
 
 def settings_in(values: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
-    """The settings of a user's YAML file, or of the config.yaml of a run."""
+    """The settings of a user's YAML file, or of the config.yaml of a run, which may be edited there."""
     format_of(values, Path(path))
-    return without_format(values)
+    return {name: value for name, value in values.items() if name not in ("format", SEAL)}
 
 
 def written(config: RunConfig) -> str:
-    """The text of config.yaml."""
-    return write_yaml({"format": FORMAT, **to_dict(config)})
+    """The text of config.yaml; its checksum comes early, so that a file cut short still has it."""
+    settings = to_dict(config)
+    seal = record_checksum(parse_yaml(write_yaml({"format": FORMAT, **settings}), "config.yaml"))
+    return write_yaml({"format": FORMAT, SEAL: seal, **settings})
 
 
 def format_of(values: Mapping[str, Any], path: Path) -> int:
@@ -55,18 +65,13 @@ def format_of(values: Mapping[str, Any], path: Path) -> int:
     return version
 
 
-def without_format(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name != "format"}
-
-
 def require_all(values: Mapping[str, Any], path: Path) -> None:
     """Raise for the first field that is missing: within a format, that is damage."""
     for leaf in leaves(RunConfig):
         group: Any = values
         for part in leaf.name.split("."):
             if not isinstance(group, Mapping) or part not in group:
-                raise CheckpointError(
-                    f"{str(path)!r} is damaged: {leaf.name} is missing, which format {FORMAT} has; "
-                    "copy it from another copy of the run"
+                raise NotWhole(
+                    f"{str(path)!r} is damaged: {leaf.name} is missing, which format {FORMAT} has; {RESTORE}"
                 )
             group = group[part]
