@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from rmt import SegmentModel, Session, presets
-from rmt.experiments.stream import Interruption, TextStream, checksum, saved_position
+from rmt.experiments.stream import TextStream, checksum, saved_position
+from rmt.stopping import listening
 from rmt.text.codes import Bytes
 from rmt.text.tokenizer import ByteTokenizer
 
@@ -86,7 +87,7 @@ def test_ctrl_c_saves_where_it_stands(model, text):
         if len(told) == 5:
             signal.raise_signal(signal.SIGINT)
 
-    with text.open("rb") as file:
+    with text.open("rb") as file, listening():
         flow = TextStream(session, str(text), file, text.with_name("state"), 100)
         assert not flow.run(tell)
     place = saved_position(Session.load(text.with_name("state"), model, session.tokenizer))
@@ -94,15 +95,6 @@ def test_ctrl_c_saves_where_it_stands(model, text):
     assert place.offset == int(session.seen) < len(TEXT)
     assert len(told) == 5
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_a_second_ctrl_c_or_one_while_waiting_does_not_wait():
-    first, waiting = Interruption(), Interruption()
-    first()
-    waiting.waiting = True
-    for one in (first, waiting):
-        with pytest.raises(KeyboardInterrupt):
-            one()
 
 
 def test_progress_tells_bytes_tokens_and_the_size_of_the_state(model, text):

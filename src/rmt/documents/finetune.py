@@ -18,6 +18,7 @@ from rmt.documents.classifier import Classifier, make_classifier
 from rmt.documents.config import FinetuneConfig, renamed, stored_precision
 from rmt.documents.corpus import DocumentCorpus
 from rmt.errors import ConfigError, DataError
+from rmt.stopping import REQUEST, Stopped
 from rmt.train.device import device_name, device_of, precision_to_train
 from rmt.train.folder import alone, load_result
 from rmt.train.log import MetricsLog, environment, write_json, write_whole
@@ -124,7 +125,11 @@ def run(
         MetricsLog(folder).rewind(step)
         observer.note(f"going on from step {step}")
     started = time.monotonic()
-    trainer.train(resume_from_checkpoint=last)
+    with REQUEST.deferred():
+        trainer.train(resume_from_checkpoint=last)
+        if REQUEST.signal:
+            step = trainer.state.global_step
+            raise Stopped(REQUEST.signal, f"step {step} is saved in {checkpoints}; the same command goes on")
     seconds = time.monotonic() - started
     metrics = {
         split: measured(trainer.predict(encoded, metric_key_prefix="x").metrics)

@@ -46,11 +46,12 @@ class MetricsLog:
         with self.path.open("a") as file:
             file.write(json.dumps(record) + "\n")
 
-    def rewind(self, step: int) -> None:
-        """Drop what came after `step`: a resumed run writes it again."""
+    def rewind(self, step: int, times_back: int = 0) -> None:
+        """Drop what came after `step`, where a run had gone back so often: it is written again."""
         if not self.path.exists():
             return
-        kept = [line for line in self.path.read_text().splitlines() if step_of(line) <= step]
+        lines = self.path.read_text().splitlines()
+        kept = [line for line in lines if step_of(line) <= step and times_back_of(line) <= times_back]
         write_whole(self.path, "".join(line + "\n" for line in kept))
 
 
@@ -60,6 +61,11 @@ def step_of(line: str) -> float:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError):
         return float("inf")
+
+
+def times_back_of(line: str) -> float:
+    """How often a run has gone back, in a line that says so; nought in others."""
+    return float(json.loads(line).get("times_back", 0))
 
 
 def environment(device: torch.device) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from rmt.precision import Precision
 from rmt.train.config import RunConfig
 from rmt.yamlfile import load_yaml, write_yaml
 
-FORMAT = 2  # of config.yaml; 1 had no key `format` and no tokenizer beside it
+FORMAT = 3  # of config.yaml; 1 had no key `format` and no tokenizer beside it
+COMPLETE_SINCE = 2  # formats that have all their fields
+ADDED = {"train.on_nan": 3}  # fields that are newer than that, and their format
 FORMER_PRECISION: Precision = "32-true"  # where a configuration names none: once it was the default
 
 
@@ -24,8 +26,9 @@ def load_config(run: str | Path) -> RunConfig:
             f"{str(run)!r} is not a run: it has no config.yaml; name a folder that rmt train wrote"
         )
     values = load_yaml(path)
-    if format_of(values, path) == FORMAT:
-        require_all(values, path)
+    version = format_of(values, path)
+    if version >= COMPLETE_SINCE:
+        require_all(values, path, version)
     else:
         values = {"precision": FORMER_PRECISION, **values}
     try:
@@ -59,14 +62,14 @@ def without_format(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name != "format"}
 
 
-def require_all(values: Mapping[str, Any], path: Path) -> None:
+def require_all(values: Mapping[str, Any], path: Path, version: int) -> None:
     """Raise for the first field that is missing: within a format, that is damage."""
-    for leaf in leaves(RunConfig):
+    for leaf in (leaf for leaf in leaves(RunConfig) if ADDED.get(leaf.name, 0) <= version):
         group: Any = values
         for part in leaf.name.split("."):
             if not isinstance(group, Mapping) or part not in group:
                 raise CheckpointError(
-                    f"{str(path)!r} is damaged: {leaf.name} is missing, which format {FORMAT} has; "
+                    f"{str(path)!r} is damaged: {leaf.name} is missing, which format {version} has; "
                     "copy it from another copy of the run"
                 )
             group = group[part]
