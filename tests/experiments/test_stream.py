@@ -37,14 +37,18 @@ def new_session(model: SegmentModel) -> Session:
     return Session(model, ByteTokenizer(Bytes(range(256))), LENGTH)
 
 
-def stream(session: Session, text: Path, every: int = 4, stop: int | None = None) -> bool:
-    """TextStream a text, unplugged after `stop` blocks."""
+def unplug() -> None:
+    raise Unplugged
+
+
+def stream(session: Session, text: Path, every: int = 4, stop: int | None = None, how=unplug) -> bool:
+    """TextStream a text, unplugged, or whatever else, after `stop` blocks."""
     told: list[object] = []
 
     def tell(now: object) -> None:
         told.append(now)
         if len(told) == stop:
-            raise Unplugged
+            how()
 
     with text.open("rb") as file:
         flow = TextStream(session, str(text), file, text.with_name("state"), every)
@@ -69,6 +73,22 @@ def test_a_stream_that_was_killed_goes_on_and_ends_as_if_nothing_had_happened(mo
     assert int(taken_up.seen) == len(TEXT)
     assert taken_up.score() == pytest.approx(whole.score(), rel=1e-6)
     torch.testing.assert_close(taken_up.state.memory, whole.state.memory)
+
+
+@pytest.mark.parametrize("blocks", [1, 3, 20])
+def test_a_stream_that_signals_stopped_again_and_again_ends_with_the_bits_of_one_that_ran_through(
+    model, text, blocks
+):
+    whole, session, stops = new_session(model), new_session(model), 0
+    assert stream(whole, text)
+    finished = False
+    while not finished:
+        with listening():
+            finished = stream(session, text, stop=blocks, how=lambda: signal.raise_signal(signal.SIGTERM))
+        session, stops = Session.load(text.with_name("state"), model, session.tokenizer), stops + 1
+    assert stops > 2
+    assert session.score() == whole.score()
+    assert torch.equal(session.state.memory, whole.state.memory)
 
 
 def test_a_stream_that_ends_is_saved_to_its_last_byte(model, text):

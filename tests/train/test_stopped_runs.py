@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from rmt.experiments.run import train, train_seeds
-from rmt.stopping import REQUEST, Stopped, listening
+from rmt.stopping import REQUEST, Interrupted, Stopped, listening
+from rmt.train import checkpoint
 from rmt.train.checkpoint import Checkpoints, load_parts
 from rmt.train.loop import Loop
 from tests.train.runs import SCHEDULES, Watcher, metrics, tiny
@@ -143,3 +145,22 @@ def test_seeds_cut_off_between_any_two_saves_end_with_the_bits_of_uninterrupted_
 def test_a_run_alone_saves_only_the_best_of_its_evaluations(tmp_path):
     loop = Loop(tiny(), tmp_path, Watcher())
     assert not loop.saves_evaluated
+
+
+def test_a_second_signal_while_saving_stops_at_once_and_what_is_on_disk_stays_whole(tmp_path, monkeypatch):
+    train(tiny(), tmp_path / "whole", Watcher())
+    real = checkpoint.write_parts
+
+    def interrupted(folder, snapshot):
+        if snapshot.trainer["step"] == 7:
+            save_file(snapshot.model, folder / "model.safetensors")
+            signal.raise_signal(signal.SIGTERM)
+        real(folder, snapshot)
+
+    monkeypatch.setattr(checkpoint, "write_parts", interrupted)
+    with listening(), pytest.raises(Interrupted):
+        train(tiny(), tmp_path / "stopped", Signaller(6))
+    monkeypatch.undo()
+    assert Checkpoints(tmp_path / "stopped").steps()[0] == 6
+    train(tiny(), tmp_path / "stopped", Watcher())
+    assert_same_bits(tmp_path / "stopped", tmp_path / "whole")

@@ -165,3 +165,4 @@ class Stopping(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         if REQUEST.signal:
             control.should_save = control.should_training_stop = True
+            args.save_total_limit = 2  # with 1, a Trainer that stops deletes all but the best
