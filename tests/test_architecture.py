@@ -53,6 +53,7 @@ GROUND = {
     "config": {"errors"},
     "location": {"errors"},
     "precision": {"errors"},
+    "stopping": {"errors"},
     "textfile": {"errors"},
     "yamlfile": {"errors"},
     "errors": set(),

@@ -68,7 +68,7 @@ def test_a_printed_configuration_is_the_one_that_is_trained(capsys, tmp_path):
     written = (tmp_path / "run" / "config.yaml").read_text()
     assert printed.count("precision: auto\n") == 1
     decided = printed.replace("precision: auto\n", "precision: 32-true\n")
-    assert options + written.removeprefix("format: 2\n") == decided
+    assert options + written.removeprefix("format: 3\n") == decided
 
 
 @pytest.mark.parametrize("precision", ["auto", "32-true", "bf16-mixed", "64-true"])

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from rmt import SegmentModel, Session, presets
-from rmt.experiments.stream import Interruption, TextStream, checksum, saved_position
+from rmt.experiments.stream import TextStream, checksum, saved_position
+from rmt.stopping import listening
 from rmt.text.codes import Bytes
 from rmt.text.tokenizer import ByteTokenizer
 
@@ -36,14 +37,18 @@ def new_session(model: SegmentModel) -> Session:
     return Session(model, ByteTokenizer(Bytes(range(256))), LENGTH)
 
 
-def stream(session: Session, text: Path, every: int = 4, stop: int | None = None) -> bool:
-    """TextStream a text, unplugged after `stop` blocks."""
+def unplug() -> None:
+    raise Unplugged
+
+
+def stream(session: Session, text: Path, every: int = 4, stop: int | None = None, how=unplug) -> bool:
+    """TextStream a text, unplugged, or whatever else, after `stop` blocks."""
     told: list[object] = []
 
     def tell(now: object) -> None:
         told.append(now)
         if len(told) == stop:
-            raise Unplugged
+            how()
 
     with text.open("rb") as file:
         flow = TextStream(session, str(text), file, text.with_name("state"), every)
@@ -70,6 +75,22 @@ def test_a_stream_that_was_killed_goes_on_and_ends_as_if_nothing_had_happened(mo
     torch.testing.assert_close(taken_up.state.memory, whole.state.memory)
 
 
+@pytest.mark.parametrize("blocks", [1, 3, 20])
+def test_a_stream_that_signals_stopped_again_and_again_ends_with_the_bits_of_one_that_ran_through(
+    model, text, blocks
+):
+    whole, session, stops = new_session(model), new_session(model), 0
+    assert stream(whole, text)
+    finished = False
+    while not finished:
+        with listening():
+            finished = stream(session, text, stop=blocks, how=lambda: signal.raise_signal(signal.SIGTERM))
+        session, stops = Session.load(text.with_name("state"), model, session.tokenizer), stops + 1
+    assert stops > 2
+    assert session.score() == whole.score()
+    assert torch.equal(session.state.memory, whole.state.memory)
+
+
 def test_a_stream_that_ends_is_saved_to_its_last_byte(model, text):
     session = new_session(model)
     assert stream(session, text)
@@ -86,7 +107,7 @@ def test_ctrl_c_saves_where_it_stands(model, text):
         if len(told) == 5:
             signal.raise_signal(signal.SIGINT)
 
-    with text.open("rb") as file:
+    with text.open("rb") as file, listening():
         flow = TextStream(session, str(text), file, text.with_name("state"), 100)
         assert not flow.run(tell)
     place = saved_position(Session.load(text.with_name("state"), model, session.tokenizer))
@@ -94,15 +115,6 @@ def test_ctrl_c_saves_where_it_stands(model, text):
     assert place.offset == int(session.seen) < len(TEXT)
     assert len(told) == 5
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_a_second_ctrl_c_or_one_while_waiting_does_not_wait():
-    first, waiting = Interruption(), Interruption()
-    first()
-    waiting.waiting = True
-    for one in (first, waiting):
-        with pytest.raises(KeyboardInterrupt):
-            one()
 
 
 def test_progress_tells_bytes_tokens_and_the_size_of_the_state(model, text):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rmt.cli.notes import notes
 from rmt.errors import RMTError, unknown
+from rmt.stopping import Interrupted, listening
 
 COMMANDS = {
     "demo": "watch an RMT carry a sequence across segments where others cannot",
@@ -29,8 +30,12 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `rmt COMMAND …`; returns the exit code."""
-    with notes():
-        return run(argv)
+    try:
+        with notes(), listening():
+            return run(argv)
+    except Interrupted as error:
+        print(f"rmt: {error}; a run goes on with the same command", file=sys.stderr)
+        return error.exit_code
 
 
 def run(argv: Sequence[str] | None) -> int:
@@ -51,6 +56,8 @@ def run(argv: Sequence[str] | None) -> int:
     except RMTError as error:
         print(f"rmt: {error}", file=sys.stderr)
         return error.exit_code
+    except Interrupted:
+        raise
     except KeyboardInterrupt:
         print("rmt: interrupted; a run goes on with the same command", file=sys.stderr)
         return 130

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from rmt.cli.front import Command, Options
 from rmt.config import above, option, required
 from rmt.errors import ConfigError
 from rmt.precision import TO_USE, AskedPrecision
+from rmt.stopping import REQUEST, Stopped
 from rmt.tasks.unknown import RULES, UnknownRule
 
 EXAMPLES = """examples:
@@ -22,7 +24,7 @@ EXAMPLES = """examples:
   rmt stream RUN huge.txt.gz                         also .xz; .zst where Python or zstandard can
   rmt stream RUN <(tr A-Z a-z < book.txt)            a pipe is a file; so is - for standard input
   rmt stream RUN letters.txt --unknown skip          leave out what the model does not know
-  rmt stream RUN huge.txt --save huge.state          saved every 64 segments, at the end and on Ctrl-C
+  rmt stream RUN huge.txt --save huge.state          saved every 64 segments, at the end, by Ctrl-C
   rmt stream RUN huge.txt --resume huge.state        go on where it stopped, saving to the same file
   rmt stream RUN volume2.txt --resume volume1.state --save volume2.state"""
 EVERY = 64  # segments between two saves
@@ -95,9 +97,8 @@ def run(options: StreamOptions, file: BinaryIO) -> int:
     report(stream, before, seconds, options.json)
     if finished:
         return 0
-    rest = f"go on with --resume {target}" if target else "nothing was saved; name a file with --save"
-    print(f"rmt: interrupted at byte {stream.offset:,}; {rest}", file=sys.stderr)
-    return 130
+    saved = f"and saved; go on with --resume {target}" if target else "but not saved; name a file with --save"
+    raise Stopped(REQUEST.signal or signal.SIGINT, f"{stream.offset:,} bytes are read {saved}")
 
 
 def take_up(stream: Any, quiet: bool) -> None:

@@ -13,6 +13,7 @@ from rmt.cli.front import Command
 from rmt.cli.loading import loading
 from rmt.cli.training import ALIASES, VARYING, RunFolderOptions
 from rmt.errors import ConfigError
+from rmt.stopping import Stopped
 from rmt.train.config import RunConfig
 from rmt.train.stored import settings_in
 
@@ -67,7 +68,12 @@ def train_one(config: RunConfig, options: RunFolderOptions) -> int:
     folder = Path(options.out or f"{default_folder(config)}-{config.seed}")
     first = is_first()
     with observer(config.preset, config.train.steps, options.quiet or not first) as watcher:
-        result, was_finished = train(config, folder, watcher, restart=options.restart)
+        try:
+            result, was_finished = train(config, folder, watcher, restart=options.restart)
+        except Stopped as error:
+            if first:
+                raise
+            return error.exit_code
     if not first:
         return 0
     print(f"{'already finished' if was_finished else 'finished'}: {folder}")

@@ -22,6 +22,7 @@ ALIASES = {
     "lr": "optimizer.lr",
     "matrix_lr": "optimizer.matrix_lr",
     "target": "train.target",
+    "on_nan": "train.on_nan",
     "recipe": "recipe",
     "size": "size",
     "scale": "scale",

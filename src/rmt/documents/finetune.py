@@ -19,6 +19,7 @@ from rmt.documents.config import FinetuneConfig, renamed, stored_precision
 from rmt.documents.corpus import DocumentCorpus
 from rmt.errors import ConfigError, DataError
 from rmt.seal import sealed
+from rmt.stopping import REQUEST, Stopped
 from rmt.store import write_json, write_whole
 from rmt.train.device import device_name, device_of, precision_to_train
 from rmt.train.folder import alone, load_result
@@ -126,7 +127,11 @@ def run(
         MetricsLog(folder).rewind(step)
         observer.note(f"going on from step {step}")
     started = time.monotonic()
-    trainer.train(resume_from_checkpoint=last)
+    with REQUEST.deferred():
+        trainer.train(resume_from_checkpoint=last)
+        if REQUEST.signal:
+            step = trainer.state.global_step
+            raise Stopped(REQUEST.signal, f"step {step} is saved in {checkpoints}; the same command goes on")
     seconds = time.monotonic() - started
     metrics = {
         split: measured(trainer.predict(encoded, metric_key_prefix="x").metrics)

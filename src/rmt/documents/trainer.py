@@ -11,6 +11,7 @@ import torch
 import transformers
 from transformers import TrainerCallback
 
+from rmt.stopping import REQUEST
 from rmt.train.log import MetricsLog
 from rmt.train.warmup import warmup_steps
 
@@ -75,7 +76,7 @@ def build_trainer(
         data_collator=collator(classifier),
         compute_metrics=lambda results: classifier.score(results.predictions, results.label_ids),
         optimizers=(optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, slope(steps, config.warmup))),
-        callbacks=[transformers.EarlyStoppingCallback(config.patience), Telling(log, observer)],
+        callbacks=[transformers.EarlyStoppingCallback(config.patience), Telling(log, observer), Stopping()],
     )
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.model_accepts_loss_kwargs = False  # else losses of documents are summed over the parts of a batch
@@ -156,3 +157,12 @@ class Telling(TrainerCallback):
         record = {"step": state.global_step, "split": "valid", **scores}
         self.log.write(record)
         self.observer.evaluated(record)
+
+
+class Stopping(TrainerCallback):
+    """Lets the Trainer save and stop behind a step in which a signal asked for it."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        if REQUEST.signal:
+            control.should_save = control.should_training_stop = True
+            args.save_total_limit = 2  # with 1, a Trainer that stops deletes all but the best

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -18,6 +16,7 @@ from rmt.experiments.opened import open_run
 from rmt.infer.session import Session
 from rmt.infer.sources import text_pieces
 from rmt.precision import AskedPrecision
+from rmt.stopping import REQUEST
 from rmt.tasks.unknown import UnknownRule
 from rmt.textfile import known_size, open_text, skip
 
@@ -69,26 +68,6 @@ class Progress(NamedTuple):
     tokens_per_second: float
 
 
-class Interruption:
-    """Ctrl-C as a question that is asked between two blocks, or at once while waiting for input."""
-
-    def __init__(self) -> None:
-        self.asked = self.waiting = False
-
-    def __call__(self, *_: Any) -> None:
-        if self.waiting or self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-
-    @contextmanager
-    def installed(self) -> Iterator[Interruption]:
-        before = signal.signal(signal.SIGINT, self)
-        try:
-            yield self
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-
 class TextStream:
     """One source, read through a session."""
 
@@ -99,6 +78,7 @@ class TextStream:
         self.window, self.pending = b"", 0  # the newest bytes, and how many of them are behind the offset
         self.size = min(session.segment_length * max(1, every // 4), LARGEST_BLOCK)  # bytes of a block
         self.saved = self.segments  # whole segments at the last save
+        self.waiting = False  # for input: there is nothing to finish
 
     @property
     def segments(self) -> int:
@@ -130,32 +110,33 @@ class TextStream:
         return True
 
     def run(self, report: Callable[[Progress], None]) -> bool:
-        """Read to the end; true if that was reached, false after Ctrl-C. Either way, all is saved.
+        """Read to the end; true if that was reached, false if a signal came. Either way, all is saved.
 
         So is what came before a symbol that the model does not know, which is an error.
         """
-        with Interruption().installed() as interruption:
+        with REQUEST.set_deferred(True):
             try:
-                self.feed(interruption, report)
+                self.feed(report)
             except KeyboardInterrupt:
-                if not interruption.waiting:
+                if not self.waiting:
                     raise
             except DataError as error:
                 self.save(clean=True)
                 raise DataError(f"{error}{self.remedy()}") from None
+            finished = not (self.waiting or REQUEST.signal)
             self.save(clean=True)
-            return not (interruption.asked or interruption.waiting)
+            return finished
 
     def remedy(self) -> str:
         """How to go on behind an error."""
         return f" and --resume {self.save_to}" if self.save_to is not None else ""
 
-    def feed(self, interruption: Interruption, report: Callable[[Progress], None]) -> None:
+    def feed(self, report: Callable[[Progress], None]) -> None:
         """Feed block after block, saving before more than `every` segments would be lost."""
         total = 0 if self.source == STANDARD_INPUT else known_size(Path(self.source))
         mark, offset, tokens = time.perf_counter(), self.offset, int(self.session.seen)
         name = "standard input" if self.source == STANDARD_INPUT else repr(self.source)
-        for piece in text_pieces(self.blocks(interruption), self.session.tokenizer, name, self.offset):
+        for piece in text_pieces(self.blocks(), self.session.tokenizer, name, self.offset):
             self.session.feed(
                 np.asarray(piece.ids, dtype=np.int64)
             )  # ids of a list would be looked at singly
@@ -179,15 +160,16 @@ class TextStream:
                 )
             )
             mark, offset, tokens = now, self.offset, seen
-            if interruption.asked:
+            if REQUEST.signal:
                 return
 
-    def blocks(self, interruption: Interruption) -> Iterator[bytes]:
+    def blocks(self) -> Iterator[bytes]:
         """The source in blocks of at most `size` bytes, as soon as there are some."""
         while True:
-            interruption.waiting = True
-            block = self.file.read1(self.size)  # type: ignore[attr-defined]
-            interruption.waiting = False
+            self.waiting = True
+            with REQUEST.at_once():
+                block = self.file.read1(self.size)  # type: ignore[attr-defined]
+            self.waiting = False
             if not block:
                 return
             self.pending += len(block)

@@ -2,7 +2,8 @@
 
 SETTINGS is a YAML file, nested as a config file. The run is trained in the folder beside it that has its name
 without the ending: `runs/copies/copy-3-rmt-0.yaml` in `runs/copies/copy-3-rmt-0`. Killed and started again,
-it goes on. It exits as the command does: 0 when finished, 2 with one line on a user's mistake, 1 otherwise.
+it goes on. It exits as the command does: 0 when finished, 2 with one line on a user's mistake, 128 plus the
+number of a signal that stopped it, 1 otherwise.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from rmt.errors import ConfigError, RMTError
 from rmt.experiments.recipe import resolve
 from rmt.experiments.run import train
+from rmt.stopping import Interrupted, listening
 from rmt.yamlfile import load_yaml
 
 log = logging.getLogger(__name__)
@@ -50,14 +52,15 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if len(arguments) != 1:
             raise ConfigError(f"expected one argument, a file of settings, got {len(arguments)}")
-        work(Path(arguments[0]))
+        with listening():
+            work(Path(arguments[0]))
         return 0
     except RMTError as error:
         log.error("rmt: %s", error)
         return error.exit_code
-    except KeyboardInterrupt:
-        log.error("rmt: interrupted; started again, the run goes on")
-        return 130
+    except Interrupted as error:
+        log.error("rmt: %s; started again, the run goes on", error)
+        return error.exit_code
     except OSError as error:
         log.error("rmt: %s", error)
         return 2

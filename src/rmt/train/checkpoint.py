@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
 import shutil
@@ -102,9 +103,9 @@ class Checkpoints:
             elif not (self.folder / self.named(pointer)).exists():
                 (self.folder / pointer).unlink(missing_ok=True)
 
-    def newest(self, warn: Callable[[str], None]) -> Snapshot | None:
-        """The newest checkpoint that is whole; damaged ones are named and passed over."""
-        folders = (self.folder / f"step_{step}" for step in self.steps())
+    def newest(self, warn: Callable[[str], None], last: float = math.inf) -> Snapshot | None:
+        """The newest checkpoint up to step `last` that is whole; damaged ones are named and passed over."""
+        folders = (self.folder / f"step_{step}" for step in self.steps() if step <= last)
         return newest_whole(folders, load_parts, warn, "checkpoint")
 
 

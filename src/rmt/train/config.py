@@ -164,6 +164,10 @@ class TrainConfig:
     evaluate_samples: int = option(1000, "validation sequences per evaluation", above(0))
     save_every: int = option(200, "steps between checkpoints", above(0))
     keep: int = option(2, "newest checkpoints to keep, beside the best one", above(0))
+    on_nan: Literal["stop", "back"] = option(
+        "stop",
+        "where the loss is no number: stop, or go back to the last checkpoint with half the rate (5 times)",
+    )
     log_every: int = option(
         10, "steps between lines of metrics.jsonl, and between looks at a promotion", above(0)
     )

@@ -6,19 +6,25 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rmt.errors import ConfigError, RMTError
+from rmt.stopping import REQUEST, Stopped
 from rmt.train.config import RunConfig
 from rmt.train.loop import Loop
+from rmt.train.meeting import meet
 from rmt.train.processes import world_size
 from rmt.train.single import SingleUpdater
 from rmt.train.stack import StackedUpdater, optimizer_steps
 from rmt.train.trainer import Portion, Trainer, Update
 from rmt.train.update import WindowBatch
 
+MIN_KEPT = 2  # checkpoints of a seed: while others still save a step, all have the one before
+
 
 class Ensemble:
     """Runs that differ in their seeds only; one that reaches its target leaves.
 
-    Those at the least step go on together, so runs that were stopped at different steps meet again.
+    They save at the same steps and go on from a step that all have saved, so that each update is made beside
+    the same seeds as if nothing had stopped them. Those at the least step go on together, so runs that have
+    no such step meet again.
     """
 
     def __init__(self, loops: Sequence[Loop]):
@@ -28,36 +34,64 @@ class Ensemble:
         self.waiting: dict[Loop, Portion] = {}  # what runs want to learn from next
         self.results: dict[Loop, dict[str, Any]] = {}
         self.errors: list[RMTError] = []
+        for loop in loops:
+            loop.saves_evaluated = True  # which is the best is another for each
+            loop.checkpoints.keep = max(MIN_KEPT, loop.checkpoints.keep)
 
     def run(self) -> list[dict[str, Any]]:
         """The results in order; a run that fails leaves, and its error is raised when the others are over."""
-        for loop in self.loops:
-            self.go_on(loop)
-        for loop in list(self.waiting)[:1]:  # the way of all, unless they are at their ends
-            loop.observer.note(loop.trainer.updater.path)
-        while self.waiting:
-            chosen = self.next_together()
-            self.stacked = self.stacked or StackedUpdater(updaters_of(chosen))
-            portions = [self.waiting.pop(loop) for loop in chosen]
-            results = self.stacked.update_each([portion.batch for portion in portions])
-            for loop, portion, result in zip(chosen, portions, results, strict=True):
-                loop.learned(portion, result)
-                self.go_on(loop)
-        self.release()
-        if self.errors:
-            raise self.errors[0]
+        meet(self.loops)
+        with REQUEST.deferred():
+            self.go_on(self.loops)
+            for loop in list(self.waiting)[:1]:  # the way of all, unless they are at their ends
+                loop.observer.note(loop.trainer.updater.path)
+            while self.waiting:
+                self.update_together()
+            self.release()
+            self.raise_errors()
         return [self.results[loop] for loop in self.loops]
 
-    def go_on(self, loop: Loop) -> None:
-        """Let a run go on to its next update, or to its end."""
+    def update_together(self) -> None:
+        """Make an update of the runs that are next; all of them stop where any is asked to."""
+        chosen = self.next_together()
+        self.stacked = self.stacked or StackedUpdater(updaters_of(chosen))
+        portions = [self.waiting.pop(loop) for loop in chosen]
+        results = self.stacked.update_each([portion.batch for portion in portions])
+        signal = REQUEST.signal
+        for loop in self.loops:
+            loop.stopping = signal
+        for loop, portion, result in zip(chosen, portions, results, strict=True):
+            loop.learned(portion, result)
+        self.go_on(chosen)
+
+    def go_on(self, loops: Sequence[Loop]) -> None:
+        """Let runs go on to their next updates; those at their ends are tested when all others have saved."""
+        over = [loop for loop in loops if self.is_over(loop)]
+        for loop in over:
+            try:
+                self.results[loop] = loop.finish()
+            except RMTError as error:
+                self.errors.append(error)
+
+    def is_over(self, loop: Loop) -> bool:
+        """Let a run go on to its next update, if there is one."""
         try:
             portion = next(self.portions[loop], None)
-            if portion is None:
-                self.results[loop] = loop.finish()
-            else:
-                self.waiting[loop] = portion
         except RMTError as error:
             self.errors.append(error)
+            return False
+        if portion is not None:
+            self.waiting[loop] = portion
+        return portion is None
+
+    def raise_errors(self) -> None:
+        """Raise what ended a run before its end: a stop, which is that of all, or the first error."""
+        stops = [error for error in self.errors if isinstance(error, Stopped)]
+        if stops:
+            folder = self.loops[0].folder.parent
+            raise Stopped(stops[0].number, f"all seeds are saved in {folder}; the same command goes on")
+        if self.errors:
+            raise self.errors[0]
 
     def next_together(self) -> list[Loop]:
         """The runs whose updates are made next: of those at the least step, all that ask for the same."""
@@ -109,6 +143,7 @@ def require_stackable(config: RunConfig) -> None:
         "rate.schedule=plateau": config.rate.schedule == "plateau",
         f"curriculum.over={config.curriculum.over}": config.curriculum.over != "none",
         "bptt.checkpoint=True": config.bptt.checkpoint,
+        "train.on_nan=back": config.train.on_nan == "back",
     }
     for setting in (name for name, is_set in refused.items() if is_set):
         raise ConfigError(

@@ -47,12 +47,12 @@ class MetricsLog:
     def write(self, record: dict[str, Any]) -> None:
         append_line(self.path, json.dumps(record))
 
-    def rewind(self, step: int) -> None:
-        """Drop what came after `step`: a resumed run writes it again."""
+    def rewind(self, step: int, times_back: int = 0) -> None:
+        """Drop what came after `step`, where a run had gone back so often: it is written again."""
         if not self.path.exists():
             return
         lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
-        kept = [line for line in lines if step_of(line) <= step]
+        kept = [line for line in lines if step_of(line) <= step and times_back_of(line) <= times_back]
         write_whole(self.path, "".join(line + "\n" for line in kept))
 
 
@@ -62,6 +62,11 @@ def step_of(line: str) -> float:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return float("inf")
+
+
+def times_back_of(line: str) -> float:
+    """How often a run has gone back, in a line that says so; nought in others."""
+    return float(json.loads(line).get("times_back", 0))
 
 
 def environment(device: torch.device) -> dict[str, Any]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
 from rmt.config import to_dict
-from rmt.errors import ConfigError, RMTError
+from rmt.errors import ConfigError
 from rmt.seal import sealed
+from rmt.stopping import REQUEST, Interrupted, Stopped
 from rmt.store import write_json
 from rmt.train.check import check_run
 from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
 from rmt.train.device import decided
+from rmt.train.divergence import Diverged, go_back, in_words, require_finite, require_finite_weights
 from rmt.train.log import Clock, MetricsLog, environment, process_seconds
 from rmt.train.measure import Measurement, measure
 from rmt.train.parallel import gathered
@@ -24,12 +29,6 @@ from rmt.train.trainer import Portion, Trainer, Update, UpdateNumbers
 from rmt.train.update import UpdateResult
 
 MAX_BATCHES_WITHOUT_LOSS = 1000  # in a row; a task that draws its losses at random may miss them often
-
-
-class Diverged(RMTError):
-    """The loss stopped being a number."""
-
-    exit_code = 1
 
 
 class Observer(Protocol):
@@ -62,14 +61,22 @@ class Loop:
         self.logged_at, self.logged_tokens = self.clock.now(), 0  # of the last line of the log
         self.batches_without_loss = 0  # in a row
         self.first_update_seconds: float | None = None  # after the process started; none = no update was made
+        self.stopping = 0  # the signal that asks to stop, since the last update
+        self.resume_up_to = math.inf  # the last step that may be gone on from
+        self.saves_evaluated = False  # save at every evaluation, not only at the best
 
     def run(self) -> dict[str, Any]:
         """Train to the last step or to the target, test the best checkpoint, write result.json."""
-        for number, portion in enumerate(self.portions()):
-            if number == 0:  # whatever could be refused has been
+        portions = self.portions()
+        first = next(portions, None)
+        with REQUEST.deferred():
+            if first is not None:  # whatever could be refused has been
                 self.observer.note(self.trainer.updater.path)
-            self.learned(portion, self.trainer.updater.update(portion.batch))
-        return self.finish()
+                for portion in chain([first], portions):
+                    result = self.trainer.updater.update(portion.batch)
+                    self.stopping = REQUEST.signal
+                    self.learned(portion, result)
+            return self.finish()
 
     def portions(self) -> Iterator[Portion]:
         """What to learn from, update by update, to the end of the run; in between, all else that is due.
@@ -78,12 +85,17 @@ class Loop:
         """
         with self.clock.paused():
             self.resume()
+            if not self.trainer.step and self.config.train.on_nan == "back":
+                self.save(best=False)  # there is always something to go back to
         budget = self.config.train.steps
         self.logged_at, self.logged_tokens = self.clock.now(), self.trainer.tokens
         while self.trainer.step < budget and not self.trainer.reached:
             before = self.trainer.step
             yield from self.batch(budget)
-            self.between(before, final=self.trainer.step >= budget)
+            try:
+                self.between(before, final=self.trainer.step >= budget)
+            except Diverged as error:
+                self.go_back(error)
 
     def learned(self, portion: Portion, result: UpdateResult) -> None:
         """Go on behind an update."""
@@ -94,7 +106,7 @@ class Loop:
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
-        saved = self.checkpoints.newest(self.observer.warning)
+        saved = self.checkpoints.newest(self.observer.warning, self.resume_up_to)
         self.trainer.processes.barrier()  # before the first process tidies up
         if saved is not None:
             restore(self.trainer, saved)
@@ -103,7 +115,7 @@ class Loop:
             self.observer.warning("no checkpoint is whole: starting anew")
         if is_first():
             self.checkpoints.rewind(self.trainer.step, self.trainer.best_step)
-            self.log.rewind(self.trainer.step)
+            self.log.rewind(self.trainer.step, self.trainer.times_back)
 
     def batch(self, budget: int) -> Iterator[Portion]:
         """The next batch, within the budget of updates."""
@@ -126,25 +138,63 @@ class Loop:
         def due(every: int) -> bool:
             return final or before // every != step // every
 
-        if due(train.log_every) or due(train.evaluate_every) or due(train.save_every):
-            self.promote(self.write_log(self.checked()))
-        best = due(train.evaluate_every) and self.evaluate()
-        if best or due(train.save_every):
-            saved = snapshot(self.trainer)
-            if is_first():
-                self.checkpoints.save(step, saved, best)
+        evaluates = due(train.evaluate_every)
+        logs = evaluates or due(train.log_every) or due(train.save_every)
+        stopping = self.agreed_stop(logs)
+        if logs or stopping:
+            self.trainer.unlogged += self.checked()
+        if logs:
+            self.promote(self.write_log())
+        elif stopping:
+            self.trainer.seconds += self.clock.now() - self.logged_at
+        best = evaluates and self.evaluate()
+        if best or stopping or due(train.save_every) or (evaluates and self.saves_evaluated):
+            self.save(best)
+        if stopping:
+            raise Stopped(stopping, f"step {step} is saved in {self.folder}; the same command goes on")
+
+    def agreed_stop(self, logs: bool) -> int:
+        """The signal that stops the run here: several processes agree on it where they log."""
+        if self.trainer.processes.world_size == 1:
+            return self.stopping
+        return self.trainer.processes.largest(self.stopping) if logs else 0
+
+    def save(self, best: bool) -> None:
+        """Write a checkpoint of all there is now."""
+        saved = snapshot(self.trainer)
+        require_finite_weights(saved, self.trainer.step, self.checkpoints)
+        if is_first():
+            self.checkpoints.save(self.trainer.step, saved, best)
+
+    def go_back(self, error: Diverged) -> None:
+        """Go on from the newest checkpoint with a smaller rate, if that is what to do."""
+        trainer = self.trainer
+        saved = self.checkpoints.newest(self.observer.warning)
+        if self.config.train.on_nan == "stop" or saved is None:
+            raise error
+        trainer.processes.barrier()  # before the first process tidies up
+        record = go_back(trainer, saved, error)
+        self.pending, self.logged_tokens = [], trainer.tokens
+        if is_first():
+            self.checkpoints.rewind(trainer.step, trainer.best_step)
+            self.log.rewind(trainer.step, trainer.times_back - 1)
+            self.log.write(record)
+        self.observer.warning(in_words(record))
 
     def checked(self) -> list[UpdateNumbers]:
         """The pending updates, read from the device; stops at the first that is not a number."""
+        if not self.pending:
+            return []
         updates = self.trainer.to_host(self.pending)
         for step, update in enumerate(updates, self.trainer.step - len(updates) + 1):
-            self.require_finite("loss", update.loss, step)
-            self.require_finite("gradient_norm", update.norm, step)
+            require_finite("loss", update.loss, step, self.checkpoints)
+            require_finite("gradient_norm", update.norm, step, self.checkpoints)
         self.pending = []
         return updates
 
-    def write_log(self, updates: Sequence[UpdateNumbers]) -> float:
+    def write_log(self) -> float:
         """Write the mean of the updates since the last line; returns their accuracy."""
+        updates, self.trainer.unlogged = self.trainer.unlogged, []
         accuracy = sum(update.correct for update in updates) / sum(update.counted for update in updates)
         elapsed = self.clock.now() - self.logged_at
         self.trainer.seconds += elapsed
@@ -175,13 +225,6 @@ class Loop:
             number = self.trainer.curriculum.number
             self.observer.note(f"promoted to stage {number} at step {self.trainer.step}")
 
-    def require_finite(self, name: str, value: float, step: int) -> None:
-        if not math.isfinite(value):
-            raise Diverged(
-                f"{name}={value} at step {step}: training diverged; the last good checkpoint is kept in "
-                f"{self.checkpoints.folder}; lower optimizer.lr and start anew with --restart"
-            )
-
     def evaluate(self) -> bool:
         """Measure on the validation set; true if the model was never better."""
         trainer, target = self.trainer, self.config.train.target
@@ -204,8 +247,19 @@ class Loop:
     def finish(self) -> dict[str, Any]:
         """Test the best checkpoint on the whole test split and write result.json."""
         with self.clock.paused():
-            result = self.result() if is_first() else {}
-            return dict(self.trainer.processes.broadcast(result))
+            outcome = self.trainer.processes.broadcast(self.outcome() if is_first() else {})
+        if isinstance(outcome, int):
+            saved = f"training is over and saved in {self.folder}; the same command goes on with the test"
+            raise Stopped(outcome, saved)
+        return dict(outcome)
+
+    def outcome(self) -> dict[str, Any] | int:
+        """The result, or the signal that asked to stop before there was one."""
+        try:
+            with torch.random.fork_rng(devices=()), REQUEST.at_once():  # seeds that go on do not notice
+                return self.result()
+        except Interrupted:
+            return REQUEST.signal
 
     def result(self) -> dict[str, Any]:
         """What result.json says."""

@@ -59,6 +59,7 @@ class Rate:
         self.config, self.steps = config, steps
         self.warmup = warmup_steps(config.warmup, steps)
         self.best, self.waited, self.fallen = sys.float_info.max, 0, 1.0
+        self.scale = 1.0  # smaller where a run went back, since it had diverged
 
     def apply(self, optimizers: Iterable[Optimizer], step: int) -> None:
         """Set the learning rates of update number `step`, counted from zero."""
@@ -73,6 +74,10 @@ class Rate:
                     group["lr"] = lr
 
     def factor(self, step: int) -> float:
+        """What every learning rate is multiplied by in update number `step`."""
+        return self.scale * self.scheduled(step)
+
+    def scheduled(self, step: int) -> float:
         if step < self.warmup:
             return (step + 1) / self.warmup
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
@@ -95,7 +100,8 @@ class Rate:
             self.fallen, self.waited = self.fallen * self.config.factor, 0
 
     def state_dict(self) -> dict[str, float]:
-        return {"best": self.best, "waited": self.waited, "fallen": self.fallen}
+        return {"best": self.best, "waited": self.waited, "fallen": self.fallen, "scale": self.scale}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.best, self.waited, self.fallen = state["best"], state["waited"], state["fallen"]
+        self.scale = state.get("scale", 1.0)  # releases before 1.0 had none

@@ -50,6 +50,14 @@ class Processes:
             dist.all_reduce(tensor)
         return tensor
 
+    def largest(self, number: int) -> int:
+        """The largest of the numbers of all processes."""
+        if self.world_size == 1:
+            return number
+        message = torch.tensor(number, device=self.device)
+        dist.all_reduce(message, dist.ReduceOp.MAX)
+        return int(message)
+
     def broadcast(self, value: Value) -> Value:
         """What the first process has, on every process."""
         if self.world_size == 1:

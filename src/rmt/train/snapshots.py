@@ -10,7 +10,7 @@ from torch import Tensor
 from rmt.errors import CheckpointError
 from rmt.train.checkpoint import Snapshot
 from rmt.train.parallel import placed, rows_of_all, whole
-from rmt.train.trainer import Trainer
+from rmt.train.trainer import Trainer, UpdateNumbers
 from rmt.train.weights import current_names, model_checksum, require_fit
 
 # numbers that say where a trainer is
@@ -24,6 +24,7 @@ COUNTERS = (
     "best_step",
     "reached",
     "overflowed",
+    "times_back",
 )
 
 
@@ -45,6 +46,7 @@ def position(trainer: Trainer) -> dict[str, Any]:
     """Where a run is, in numbers, and what it must share with the run that goes on from there."""
     return {
         **{name: getattr(trainer, name) for name in COUNTERS},
+        "unlogged": [list(update) for update in trainer.unlogged],
         "stage": trainer.curriculum.number,
         "rate": trainer.rate.state_dict(),
         "data": trainer.task.fingerprint,
@@ -84,7 +86,10 @@ def restore(trainer: Trainer, saved: Snapshot) -> None:
     trainer.rate.load_state_dict(saved.trainer["rate"])
     trainer.curriculum.number = saved.trainer["stage"]
     for name in COUNTERS:
-        setattr(trainer, name, saved.trainer[name])
+        setattr(
+            trainer, name, {"times_back": 0, **saved.trainer}[name]
+        )  # releases before 1.0 never went back
+    trainer.unlogged = [UpdateNumbers(*numbers) for numbers in saved.trainer.get("unlogged", [])]
     trainer.feed.load_state_dict(local, trainer.batches)
     trainer.updater.forget_recordings()  # optimizer states are elsewhere now
 

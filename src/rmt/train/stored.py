@@ -13,7 +13,9 @@ from rmt.seal import SEAL, NotWhole, record_checksum, unsealed
 from rmt.train.config import RunConfig
 from rmt.yamlfile import load_yaml, parse_yaml, write_yaml
 
-FORMAT = 2  # of config.yaml; 1 had no key `format` and no tokenizer beside it
+FORMAT = 3  # of config.yaml; 1 had no key `format` and no tokenizer beside it
+COMPLETE_SINCE = 2  # formats that have all their fields
+ADDED = {"train.on_nan": 3}  # fields that are newer than that, and their format
 FIRST_GROUPS = ("task", "model", "bptt", "optimizer", "rate", "curriculum", "train")  # every format has them
 RESTORE = "copy it from another copy of the run"
 EDITED = f"put the old values back, or, if they were changed on purpose, delete its line '{SEAL}: …'"
@@ -28,8 +30,9 @@ def load_config(run: str | Path) -> RunConfig:
             f"{str(run)!r} is not a run: it has no config.yaml; name a folder that rmt train wrote"
         )
     values = load_yaml(path)
-    if format_of(values, path) == FORMAT:
-        require_all(values, path)
+    version = format_of(values, path)
+    if version >= COMPLETE_SINCE:
+        require_all(values, path, version)
     settings = settings_in(values, path)
     try:
         config = from_dict(RunConfig, {"precision": FORMER_PRECISION, **settings})
@@ -65,13 +68,13 @@ def format_of(values: Mapping[str, Any], path: Path) -> int:
     return version
 
 
-def require_all(values: Mapping[str, Any], path: Path) -> None:
+def require_all(values: Mapping[str, Any], path: Path, version: int) -> None:
     """Raise for the first field that is missing: within a format, that is damage."""
-    for leaf in leaves(RunConfig):
+    for leaf in (leaf for leaf in leaves(RunConfig) if ADDED.get(leaf.name, 0) <= version):
         group: Any = values
         for part in leaf.name.split("."):
             if not isinstance(group, Mapping) or part not in group:
                 raise NotWhole(
-                    f"{str(path)!r} is damaged: {leaf.name} is missing, which format {FORMAT} has; {RESTORE}"
+                    f"{str(path)!r} is damaged: {leaf.name} is missing, which format {version} has; {RESTORE}"
                 )
             group = group[part]

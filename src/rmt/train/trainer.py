@@ -69,6 +69,8 @@ class Trainer:
         self.seconds = 0.0
         self.best, self.best_step = -sys.float_info.max, 0  # below every metric
         self.reached = False  # the target
+        self.times_back = 0  # to a checkpoint, since the loss was no number
+        self.unlogged: list[UpdateNumbers] = []  # updates before a stop that no line of the log has
 
     def build_feed(self) -> Feed:
         """Where segments come from."""

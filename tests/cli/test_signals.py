@@ -1,0 +1,149 @@
+"""Signals to real processes: what runs is saved, said in a line, and goes on with the same command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import rmt as package
+from tests.cli.command import TRAIN, rmt, varied
+from tests.cli.test_stream_command import TEXT, TINY_TEXT
+from tests.train.processes import start_two
+
+SOURCES = os.pathsep.join(map(str, (Path(package.__file__).parents[1], Path(__file__).parents[2])))
+ENDLESSLY = "--steps 1000000 --train.save_every 1000000 --train.evaluate_every 1000000"
+ENDLESS = f"{TRAIN} {ENDLESSLY}"
+SECONDS = 120  # that a process may take to come so far
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", SOURCES)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def _no_process_left(monkeypatch):
+    started, real = [], subprocess.Popen
+
+    def recorded(*arguments, **options):
+        started.append(real(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", recorded)
+    yield
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def start(command: str):
+    return subprocess.Popen(
+        [sys.executable, "-m", "rmt", *varied(command)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_until(happened: Callable[[], bool], process) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not happened():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def lines(log: Path) -> int:
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def test_a_run_is_saved_by_sighup(tmp_path):
+    process = start(f"{ENDLESS} --out run")
+    wait_until(lambda: lines(Path("run/metrics.jsonl")) > 3, process)
+    process.send_signal(signal.SIGHUP)
+    _, err = process.communicate(timeout=SECONDS)
+    (name,) = (path.name for path in Path("run/checkpoints").glob("step_*"))
+    step = name.removeprefix("step_")
+    assert process.returncode == 128 + signal.SIGHUP
+    assert err == f"rmt: stopped by SIGHUP; step {step} is saved in run; the same command goes on\n"
+
+
+def test_a_signal_to_any_of_two_processes_stops_both_at_one_step():
+    Path("text").write_text(TEXT)
+    command = f"train text --data text {TINY_TEXT} {ENDLESSLY} --train.log_every 3 --out run"
+    processes = start_two(varied(command))
+    wait_until(lambda: lines(Path("run/metrics.jsonl")) > 1, processes[0])
+    processes[1].send_signal(signal.SIGTERM)
+    answers = [process.communicate(timeout=SECONDS) for process in processes]
+    assert processes[0].returncode == 128 + signal.SIGTERM, answers
+    assert processes[1].returncode in (128 + signal.SIGTERM, -signal.SIGABRT), answers  # by gloo's threads
+    (name,) = (path.name for path in Path("run/checkpoints").glob("step_*"))
+    step = int(name.removeprefix("step_"))
+    assert step % 3 == 0
+    said = f"rmt: stopped by SIGTERM; step {step} is saved in run; the same command goes on"
+    assert said in answers[0][1].splitlines()
+    assert said not in answers[1][1].splitlines()
+
+
+def test_runs_of_a_comparison_get_the_signal_and_save_before_the_command_ends():
+    script = (
+        "import sys\n"
+        "from rmt.experiments import suites\n"
+        "from tests.experiments.tiny import echo\n"
+        "endless = {'steps': 10**6, 'save_every': 10**6, 'evaluate_every': 10**6}\n"
+        "suites.SUITES['copies'] = lambda data, steps: [\n"
+        "    suites.Run(name, echo(train=endless)) for name in ('first', 'second', 'third')]\n"
+        "from rmt.cli.main import main\n"
+        "sys.exit(main('reproduce copies --workers 2 --device cpu --out runs'.split()))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
+    wait_until(
+        lambda: all(lines(Path("runs", name, "metrics.jsonl")) > 1 for name in ("first", "second")), process
+    )
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 128 + signal.SIGINT
+    said = "0 of 3 runs are finished, what ran is saved in runs; the same command goes on"
+    assert err == f"rmt: stopped by SIGINT; {said}\n"
+    for name in ("first", "second"):
+        assert len(list(Path("runs", name, "checkpoints").glob("step_*"))) == 1
+        assert "rmt: stopped by SIGINT; step" in Path("runs", f"{name}.log").read_text()
+    assert not Path("runs", "third").exists()
+
+
+def test_a_stream_that_waits_for_input_is_saved_by_sigterm(capsys):
+    Path("text").write_text(TEXT)
+    assert rmt(capsys, f"train text --data text --out run {TINY_TEXT}").code == 0
+    whole = json.loads(rmt(capsys, "stream run text --json --device cpu").out)
+    process = start("stream run - --save state --save_every 1 --device cpu --quiet")
+    process.stdin.write(TEXT[:800])
+    process.stdin.flush()
+    wait_until(Path("state").exists, process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert err.startswith("rmt: stopped by SIGTERM; ")
+    assert err.endswith(" bytes are read and saved; go on with --resume state\n")
+    count = int(err.split("; ")[1].split()[0].replace(",", ""))
+    Path("rest").write_text(TEXT[count:])
+    answer = rmt(capsys, "stream run rest --resume state --json --device cpu")
+    assert json.loads(answer.out)["perplexity"] == whole["perplexity"]
+
+
+def test_a_signal_before_there_is_anything_to_save_stops_at_once():
+    process = start("stream --config -")  # waits for its settings
+    time.sleep(1.0)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=SECONDS)
+    assert process.returncode in (128 + signal.SIGTERM, -signal.SIGTERM)  # before or behind the handler
+    if process.returncode > 0:
+        assert err == "rmt: interrupted by SIGTERM; a run goes on with the same command\n"

@@ -1,0 +1,77 @@
+"""A first signal waits for a border where work is deferred; elsewhere, as a second one, it stops at once."""
+
+import signal
+import threading
+
+import pytest
+
+from rmt.errors import RMTError
+from rmt.stopping import REQUEST, SIGNALS, Interrupted, Stopped, StopRequest, listening
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_is_noted_while_work_is_deferred_and_a_second_stops_at_once(number):
+    request = StopRequest()
+    with request.set_deferred(True):
+        request(number)
+        assert request.signal == number
+        with pytest.raises(Interrupted) as stopped:
+            request(signal.SIGINT)
+    assert stopped.value.exit_code == 128 + signal.SIGINT
+    assert request.signal == number
+
+
+def test_a_signal_stops_at_once_where_there_is_nothing_to_save():
+    request = StopRequest()
+    with request.set_deferred(True), pytest.raises(Interrupted, match="SIGHUP"), request.at_once():
+        request(signal.SIGHUP)
+    with pytest.raises(Interrupted):
+        StopRequest()(signal.SIGTERM)
+
+
+def test_a_signal_that_nobody_answered_stops_behind_the_work():
+    request, done = StopRequest(), []
+
+    def work() -> None:
+        with request.deferred():
+            with request.deferred():
+                request(signal.SIGTERM)
+            done.append("the outer work")
+
+    with pytest.raises(Interrupted, match="interrupted by SIGTERM"):
+        work()
+    assert done == ["the outer work"]
+
+
+def test_handlers_are_put_back_and_ignored_signals_stay_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        others = [signal.getsignal(number) for number in SIGNALS]
+        with listening():
+            assert signal.getsignal(signal.SIGTERM) is REQUEST
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            with pytest.raises(Interrupted):
+                signal.raise_signal(signal.SIGTERM)
+        assert [signal.getsignal(number) for number in SIGNALS] == others
+        assert REQUEST.signal == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_another_thread_than_the_main_one_installs_nothing():
+    seen = []
+
+    def look() -> None:
+        with listening():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert seen == [signal.getsignal(signal.SIGTERM)]
+
+
+def test_a_stop_is_a_line_with_the_exit_code_that_shells_know():
+    stopped = Stopped(signal.SIGTERM, "step 3 is saved")
+    assert isinstance(stopped, RMTError)
+    assert (str(stopped), stopped.exit_code) == ("stopped by SIGTERM; step 3 is saved", 143)
