@@ -20,6 +20,7 @@ from rmt.gpu.kernels import operations as kernels
 from rmt.gpu.kernels.products import relu_gradient_product
 from rmt.gpu.kernels.rows import relu, relu_gradient
 from rmt.gpu.norms import Branch, Norm
+from rmt.gpu.tiles import attention_rows
 
 HALF = torch.bfloat16
 SEGMENTS, ROWS, HEADS, HEAD_WIDTH, WIDTH, INNER, CLASSES = 64, 148, 8, 64, 512, 2048, 208  # enwik8's model
@@ -81,10 +82,14 @@ def attention() -> Callable[[], Tensor]:
     heads = Heads(query, key, value, bias, causal(), HEAD_WIDTH**-0.5)
     query, key, value = to_qkv.unbind(2)
     gradients = HeadGradients(query, key, value, torch.empty_like(bias))
+    by_rows = {heads.seen.rows: heads}  # of a tile
 
     def run() -> Tensor:
-        lse = kernels.attention(heads, output)
-        kernels.attention_gradient(heads, to_output, output, lse, gradients)
+        rows = attention_rows(ROWS)
+        if rows not in by_rows:
+            by_rows[rows] = heads._replace(seen=causal())
+        lse = kernels.attention(by_rows[rows], output)
+        kernels.attention_gradient(by_rows[rows], to_output, output, lse, gradients)
         return to_qkv
 
     return run

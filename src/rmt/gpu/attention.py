@@ -61,8 +61,8 @@ def attend_gradient(
         distances.add(layer, *factors)
         return
     to_bias = None if record.bias is None else torch.empty_like(record.bias)
-    places = HeadGradients(to_query, to_key, to_value, to_bias)
-    operations.attention_gradient(heads, to_output, record.output, record.lse, places)
+    head_gradients = HeadGradients(to_query, to_key, to_value, to_bias)
+    operations.attention_gradient(heads, to_output, record.output, record.lse, head_gradients)
     if to_bias is not None:
         distances_gradient(to_query, to_bias, record, layer, call)
     if not weights.is_relative:

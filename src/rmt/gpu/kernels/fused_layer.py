@@ -25,7 +25,7 @@ from rmt.gpu.tiles import SMALLEST, TILES
 MAX_FUSED_BYTES = 256  # of a row as wide as a layer whose weights' tiles fit beside it on an H200's processor
 
 
-class Weights(NamedTuple):
+class KernelWeights(NamedTuple):
     """The parameters behind attention; `next` ones are the norm and projection that follow the layer."""
 
     out: Any
@@ -40,7 +40,7 @@ class Weights(NamedTuple):
     next_qkv: Any
 
 
-class Drops(NamedTuple):
+class KernelDrops(NamedTuple):
     """The masks of a layer, if it has any."""
 
     attention: KernelDrop | None
@@ -49,22 +49,22 @@ class Drops(NamedTuple):
     output: KernelDrop | None  # of the backbone, behind the last layer
 
 
-def weights_of(fused: FusedLayer) -> Weights:
+def weights_of(fused: FusedLayer) -> KernelWeights:
     """The parameters from a layer's attention to the next layer's; behind the last, no projection is used."""
     weights, layer = fused.weights, fused.layer
     here, after = weights.norm(2 * layer + 1), weights.norm(2 * layer + 2)
     next_layer = min(layer + 1, weights.config.layers - 1)
-    return Weights(
+    return KernelWeights(
         weights.out[layer], here.gain, here.shift, weights.up[layer], weights.up_bias[layer],
         weights.down[layer], weights.down_bias[layer], after.gain, after.shift, weights.qkv[next_layer],
     )  # fmt: skip
 
 
-def drops_of(fused: FusedLayer) -> Drops:
+def drops_of(fused: FusedLayer) -> KernelDrops:
     """The masks of dropout from a layer's attention to the next layer's."""
     drops = [fused.dropout.at(site, fused.layer) for site in (ATTENTION, INNER, FEED_FORWARD)]
     ends = fused.layer + 1 == fused.weights.config.layers
-    return Drops(*map(kernel_drop, (*drops, fused.dropout.at(OUTPUT) if ends else None)))
+    return KernelDrops(*map(kernel_drop, (*drops, fused.dropout.at(OUTPUT) if ends else None)))
 
 
 def tile(rows: int, width: int) -> dict[str, int]:

@@ -48,12 +48,12 @@ def relu_gradient_product(
 ) -> None:
     """result = scale · left right where inner > 0; a tile's sums over rows go to a row of `sums`."""
     (rows, depth), columns, table = left.shape, right.shape[1], TILES["relu_product"]
-    high, broad, deep = table["rows"], table["columns"], table["depth"]
-    tiles = ((left, [high, deep]), (right, [deep, broad]), (inner, [high, broad]), (result, [high, broad]))
-    grid = (triton.cdiv(rows, high) * triton.cdiv(columns, broad),)
+    N, F, D = table["rows"], table["columns"], table["depth"]
+    tiles = ((left, [N, D]), (right, [D, F]), (inner, [N, F]), (result, [N, F]))
+    grid = (triton.cdiv(rows, N) * triton.cdiv(columns, F),)
     relu_gradient_product_kernel[grid](
         *(TensorDescriptor.from_tensor(*tile) for tile in tiles), sums, rows, columns, depth,
-        SCALE=scale, BLOCK_N=high, BLOCK_F=broad, BLOCK_D=deep, GROUP=table["group"],
+        SCALE=scale, BLOCK_N=N, BLOCK_F=F, BLOCK_D=D, GROUP=table["group"],
         num_warps=table["warps"], num_stages=table["stages"],
     )  # fmt: skip
 
