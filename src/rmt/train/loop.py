@@ -288,5 +288,6 @@ class Loop:
             "config": to_dict(config),
             "environment": environment(trainer.processes.device),
         }
-        write_json(self.folder / "result.json", sealed(result))
+        result = sealed(result)
+        write_json(self.folder / "result.json", result)
         return result
