@@ -40,8 +40,9 @@ def _no_process_left(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", recorded)
     yield
     for process in started:
-        process.kill()
-        process.communicate()
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
 def start(command: str):
@@ -101,23 +102,20 @@ def test_runs_of_a_comparison_get_the_signal_and_save_before_the_command_ends():
         "from tests.experiments.tiny import echo\n"
         "endless = {'steps': 10**6, 'save_every': 10**6, 'evaluate_every': 10**6}\n"
         "suites.SUITES['copies'] = lambda data, steps: [\n"
-        "    suites.Run(name, echo(train=endless)) for name in ('first', 'second', 'third')]\n"
+        "    suites.Run(name, echo(train=endless)) for name in ('first', 'second')]\n"
         "from rmt.cli.main import main\n"
-        "sys.exit(main('reproduce copies --workers 2 --device cpu --out runs'.split()))\n"
+        "sys.exit(main('reproduce copies --workers 1 --device cpu --out runs'.split()))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
-    wait_until(
-        lambda: all(lines(Path("runs", name, "metrics.jsonl")) > 1 for name in ("first", "second")), process
-    )
+    wait_until(lambda: lines(Path("runs/first/metrics.jsonl")) > 1, process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 128 + signal.SIGINT
-    said = "0 of 3 runs are finished, what ran is saved in runs; the same command goes on"
+    said = "0 of 2 runs are finished, what ran is saved in runs; the same command goes on"
     assert err == f"rmt: stopped by SIGINT; {said}\n"
-    for name in ("first", "second"):
-        assert len(list(Path("runs", name, "checkpoints").glob("step_*"))) == 1
-        assert "rmt: stopped by SIGINT; step" in Path("runs", f"{name}.log").read_text()
-    assert not Path("runs", "third").exists()
+    assert len(list(Path("runs/first/checkpoints").glob("step_*"))) == 1
+    assert "rmt: stopped by SIGINT; step" in Path("runs/first.log").read_text()
+    assert not Path("runs/second").exists()
 
 
 def test_a_stream_that_waits_for_input_is_saved_by_sigterm(capsys):

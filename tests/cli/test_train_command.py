@@ -144,6 +144,7 @@ def test_a_short_form_sets_what_its_dotted_name_sets(capsys, short):
         "depth": "1",
         "schedule": "chunked",
         "target": "0.5",
+        "on_nan": "back",
         "recipe": "paper",
         "size": "paper",
         "device": "cpu",

@@ -151,6 +151,7 @@ class Loop:
         if best or stopping or due(train.save_every) or (evaluates and self.saves_evaluated):
             self.save(best)
         if stopping:
+            self.trainer.processes.barrier()  # torchrun ends all when one ends, also while the first saves
             raise Stopped(stopping, f"step {step} is saved in {self.folder}; the same command goes on")
 
     def agreed_stop(self, logs: bool) -> int:
