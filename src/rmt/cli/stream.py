@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from rmt.cli.front import Command, Options
+from rmt.cli.front import Command, TrustOptions
 from rmt.config import above, option, required
 from rmt.errors import ConfigError
+from rmt.location import trusting
 from rmt.precision import TO_USE, AskedPrecision
 from rmt.tasks.unknown import RULES, UnknownRule
 
@@ -30,7 +31,7 @@ PAUSE = 10.0  # seconds between two lines in a pipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamOptions(Options):
+class StreamOptions(TrustOptions):
     """The options of `rmt stream`."""
 
     run: str = required("run folder, or one checkpoint in it", argument="RUN")
@@ -61,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
     if options is None:
         return 0
     refuse(options)
-    with opened(options.file) as file:
+    with trusting(options.trust), opened(options.file) as file:
         return run(options, file)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError
+from rmt.location import require_trust, trusting
 from rmt.train.log import write_whole
 from rmt.train.stored import load_config
 
@@ -158,14 +159,19 @@ def data_fingerprint(run: Path) -> str:
     return ""
 
 
-def load(path: str | Path) -> SegmentModel:
-    """The trained model of a run (its best checkpoint, else its last) or of one checkpoint folder."""
+def load(path: str | Path, trust: bool = False) -> SegmentModel:
+    """The trained model of a run (its best checkpoint, else its last) or of one checkpoint folder.
+
+    `trust` lets a class run that the folder names as its kind of memory.
+    """
     path, run = Path(path), run_folder(path)
     config = load_config(run)
     checkpoints = Checkpoints(run)
     name = path.resolve().name if path != run else checkpoints.named("best") or checkpoints.named("last")
     if not name:
         raise CheckpointError(f"run {str(run)!r} has no checkpoint yet; train it further with rmt train")
+    with trusting(trust):
+        require_trust(config.model.memory.kind, "model.memory.kind", run)
     model = SegmentModel(config.model)
     try:
         weights = load_parts(checkpoints.folder / name).model
