@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rmt.cli.front import Command, TrustOptions
+from rmt.cli.terminal import console
 from rmt.config import Interval, at_least, option, required
 from rmt.errors import ConfigError
 from rmt.location import trusting
@@ -92,7 +93,6 @@ def look(options: AttentionOptions) -> tuple[str, Sequence[Finding]]:
 
 def show(findings: Sequence[Finding]) -> None:
     """The clearest head of every operation, as a table."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -109,8 +109,7 @@ def show(findings: Sequence[Finding]) -> None:
             head.order,
             *(f"{number:.2f}" for number in numbers),
         )
-    console = Console()
-    (console if console.is_terminal else Console(width=120)).print(table)
+    console(width=120).print(table)
 
 
 def serve(page: str, port: int) -> None:

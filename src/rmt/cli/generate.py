@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rmt.cli.front import Command, TrustOptions
+from rmt.cli.terminal import write_text
 from rmt.config import Interval, at_least, option, required
 from rmt.errors import ConfigError
 from rmt.location import trusting
@@ -80,8 +81,8 @@ def main(argv: Sequence[str]) -> int:
     )
     decode = session.tokenizer.decoder()
     for token in tokens:
-        print(decode(int(token)), end="", flush=True)
-    print()
+        write_text(decode(int(token)))
+    write_text("\n")
     return 0
 
 

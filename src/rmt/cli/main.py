@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from rmt.cli.notes import notes
-from rmt.errors import RMTError, unknown
+from rmt.cli.terminal import printable_output
+from rmt.errors import RMTError, shown, unknown
 
 COMMANDS = {
     "demo": "watch an RMT carry a sequence across segments where others cannot",
@@ -29,7 +30,7 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `rmt COMMAND …`; returns the exit code."""
-    with notes():
+    with printable_output(), notes():
         return run(argv)
 
 
@@ -64,7 +65,7 @@ def run(argv: Sequence[str] | None) -> int:
         )
         return 1
     except OSError as error:
-        file = f"{error.filename!r}: " if error.filename else ""
+        file = f"{shown(error.filename)}: " if error.filename else ""
         print(f"rmt: {file}{error.strerror or error}; mend it, or name another place", file=sys.stderr)
         return 2
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from rmt.cli.front import Command, TrustOptions
+from rmt.cli.terminal import console
 from rmt.config import above, option, required
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, printable
 from rmt.location import trusting
 from rmt.precision import TO_USE, AskedPrecision
 from rmt.tasks.unknown import RULES, UnknownRule
@@ -168,23 +169,22 @@ def opened(name: str) -> Iterator[BinaryIO]:
 @contextmanager
 def progress(label: str, quiet: bool) -> Iterator[Callable[[Any], None]]:
     """A live line in a terminal, a line now and then in a pipe, nothing if quiet."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    console = Console(stderr=True)
+    terminal = console(stderr=True)
     if quiet:
         yield lambda now: None
         return
-    if not console.is_terminal:
+    if not terminal.is_terminal:
         yield lines()
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TextColumn("{task.fields[numbers]}"),
     )
-    with Progress(*columns, console=console, transient=True) as shown:
-        bar = shown.add_task(label, total=None, numbers="")
+    with Progress(*columns, console=terminal, transient=True) as shown:
+        bar = shown.add_task(printable(label), total=None, numbers="")
         yield lambda now: shown.update(
             bar, completed=now.bytes, total=now.total or None, numbers=numbers(now)
         )
