@@ -50,6 +50,9 @@ def main(argv: Sequence[str]) -> int:
 def run(config: FinetuneConfig, options: RunFolderOptions) -> int:
     """One run or one per seed, then the result."""
     quiet_transformers()
+    from rmt.hf.extra import require_package
+
+    require_package("accelerate")  # the Trainer of transformers does not work without it
     from rmt.documents.finetune import finetune, summary
 
     corpus = documents_of(config)
