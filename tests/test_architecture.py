@@ -51,6 +51,7 @@ BELOW = {
 }
 GROUND = {
     "config": {"errors"},
+    "jsonfile": set(),
     "location": {"errors"},
     "precision": {"errors"},
     "textfile": {"errors"},

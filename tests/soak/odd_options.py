@@ -24,7 +24,6 @@ BASES = {
     "report": ["run"],
     "reproduce": ["copies --list"],
     "bench": ["--list"],
-    "demo": ["--print_config"],
 }
 BASES_WITH_BACKBONE = {
     "finetune": [f"documents.jsonl {FINETUNE} --out out --quiet"],
@@ -34,16 +33,75 @@ BASES_WITH_BACKBONE = {
 # of these, what is valid can take for ever: a server, a model of any size, a budget of any length
 ENDLESS = {"serve", "model.layers", "train.steps", "seeds", "examples", "epochs", "threads"}
 NUMBERS = (
-    *("0", "-1", "1", "7", "1.5", "-0", "+3", "1e3", "1e400", "-1e-400", "nan", "inf", "-inf", "0x10", "1_000"),
-    *("2147483648", "4611686018427387904", "9223372036854775808", "9" * 30, "9" * 5000, "٣", "½", " 2 ", "1,2"),
+    *(
+        "0",
+        "-1",
+        "1",
+        "7",
+        "1.5",
+        "-0",
+        "+3",
+        "1e3",
+        "1e400",
+        "-1e-400",
+        "nan",
+        "inf",
+        "-inf",
+        "0x10",
+        "1_000",
+    ),
+    *(
+        "2147483648",
+        "4611686018427387904",
+        "9223372036854775808",
+        "9" * 30,
+        "9" * 5000,
+        "٣",
+        "½",
+        " 2 ",
+        "1,2",
+    ),
 )
 TEXTS = (
     *("", " ", "none", "None", "null", "true", "off", "auto", "-", "--", ",", ",,", "a,b", "a=b", "=", ":"),
-    *("a:b", "os:path", "rmt:Task", "rmt.tasks.copy:", "rmt.tasks.copy:Nothing", "rmt.tasks.task:Task", "..:x"),
+    *(
+        "a:b",
+        "os:path",
+        "rmt:Task",
+        "rmt.tasks.copy:",
+        "rmt.tasks.copy:Nothing",
+        "rmt.tasks.task:Task",
+        "..:x",
+    ),
     *("x" * 5000, "[/bold]", "[red]x", "\x1b[31m", "two\nlines", "\x00", "\udcff", "\u202e", "💥", "ä" * 300),
-    *("/dev/null", "/proc/self/mem", "/nonexistent/x", ".", "run", "book.txt", "run/config.yaml", "data", "bert"),
+    *(
+        "/dev/null",
+        "/proc/self/mem",
+        "/nonexistent/x",
+        ".",
+        "run",
+        "book.txt",
+        "run/config.yaml",
+        "data",
+        "bert",
+    ),
     *("corpus", "corpus/train.bin", "state", "book-run", "run/checkpoints", "skip", "replace:", "replace:\n"),
-    *("{}", "[]", "'", '"', "\\", "%s", "{0}", "$HOME", "*", "?", "a b", "symbols=3", "length=2", "symbols=-1"),
+    *(
+        "{}",
+        "[]",
+        "'",
+        '"',
+        "\\",
+        "%s",
+        "{0}",
+        "$HOME",
+        "*",
+        "?",
+        "a b",
+        "symbols=3",
+        "length=2",
+        "symbols=-1",
+    ),
 )
 
 
@@ -62,9 +120,7 @@ def odd_options(seed: int, with_backbone: bool = False) -> Iterator[list[str]]:
             yield [*name.split(), *words]
 
 
-def with_odd_value(
-    words: list[str], spelling: str, grammar: flags.Grammar, draw: random.Random
-) -> list[str]:
+def with_odd_value(words: list[str], spelling: str, grammar: flags.Grammar, draw: random.Random) -> list[str]:
     """The words with an odd value for one flag, in place of the one it may have."""
     leaf = grammar.flags[spelling]
     if leaf.name in ENDLESS:

@@ -1,7 +1,10 @@
 """A folder with one of everything that the commands open: runs, texts, corpora, documents, a backbone."""
 
+import gzip
 import json
+import lzma
 import random
+import shutil
 from pathlib import Path
 
 from rmt.cli.main import main
@@ -55,3 +58,18 @@ def write_documents(file: Path) -> None:
         for word in ("good", "bad") * 20
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def add_other_formats() -> None:
+    """The texts, documents and results again in the other formats that are taken."""
+    Path("book.txt.gz").write_bytes(gzip.compress(TEXT.encode()))
+    Path("book.txt.xz").write_bytes(lzma.compress(TEXT.encode()))
+    rows = [json.loads(line) for line in Path("documents.jsonl").read_text().splitlines()]
+    Path("documents.json").write_text(json.dumps(rows))
+    Path("documents.csv").write_text(
+        "text,label\n" + "".join(f"{row['text']},{row['label']}\n" for row in rows)
+    )
+    result = json.loads(Path("run/result.json").read_text())
+    Path("results.jsonl").write_text((json.dumps(result) + "\n") * 2)
+    if Path("bert/tokenizer.json").is_file():
+        shutil.copy("bert/tokenizer.json", "tokenizer.json")

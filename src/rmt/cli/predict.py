@@ -45,6 +45,8 @@ def main(argv: Sequence[str]) -> int:
     if options is None:
         return 0
     documents = list(texts(options.files, options.text))
+    if not documents:
+        raise DataError(f"{', '.join(options.files)} has no rows: there is nothing to label")
     labels = labelled(options, [text for _, text in documents])
     for (name, _), (label, score) in zip(documents, labels, strict=True):
         record = {"file": name, "label": label, "score": round(score, 6)}

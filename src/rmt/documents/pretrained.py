@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.errors import ConfigError, RMTError
+from rmt.jsonfile import parse_json
 from rmt.location import trusts
 
 
@@ -54,7 +54,7 @@ class PretrainedSource(NamedTuple):
         """The first class that the files of a folder name, or nothing where they cannot tell."""
         for file in ("config.json", "tokenizer_config.json"):
             try:
-                classes = json.loads((Path(self.name) / file).read_text(encoding="utf-8"))["auto_map"]
+                classes = parse_json((Path(self.name) / file).read_text(encoding="utf-8"))["auto_map"]
                 field, name = next(iter(classes.items()))
             except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError):
                 continue

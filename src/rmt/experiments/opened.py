@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +10,7 @@ from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError, DataError
 from rmt.experiments.run import TASK_FILE
 from rmt.experiments.run_data import data_path, run_task
+from rmt.jsonfile import parse_json
 from rmt.location import require_trust
 from rmt.precision import AskedPrecision, Precision, precision_of, weight_format
 from rmt.tasks.tokenizer import TaskTokenizer
@@ -69,7 +69,7 @@ def stored_length(folder: Path) -> int:
     """The tokens of a segment, as the run wrote them down."""
     path = folder / TASK_FILE
     try:
-        return int(json.loads(path.read_text(encoding="utf-8"))["segment_length"])
+        return int(parse_json(path.read_text(encoding="utf-8"))["segment_length"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{str(path)!r} is damaged ({error}); copy it from another copy of the run"

@@ -15,6 +15,7 @@ from rmt.documents.report import HEADINGS as DOCUMENT_HEADINGS
 from rmt.documents.report import documents_table, is_documents
 from rmt.errors import ConfigError
 from rmt.experiments.paper import PUBLISHED, PublishedCell
+from rmt.jsonfile import parse_json
 from rmt.train.config import RunConfig
 from rmt.train.stored import FORMER_PRECISION
 
@@ -71,11 +72,11 @@ def load_results(paths: Iterable[Path]) -> list[Result]:
         files = sorted(path.rglob("result.json")) if path.is_dir() else [path]
         for file in files:
             try:
-                text = file.read_text()
+                text = file.read_text(encoding="utf-8")
                 results += (
-                    [json.loads(line) for line in text.splitlines()]
+                    [parse_json(line) for line in text.splitlines()]
                     if file.suffix == ".jsonl"
-                    else [json.loads(text)]
+                    else [parse_json(text)]
                 )
             except (OSError, ValueError) as error:
                 raise ConfigError(
@@ -86,8 +87,15 @@ def load_results(paths: Iterable[Path]) -> list[Result]:
     return results
 
 
-def is_result(record: object) -> bool:
-    return isinstance(record, dict) and {"config", "metrics", "value"} <= record.keys()
+def is_result(record: Any) -> bool:
+    """Whether a table can be made of a record."""
+    if not isinstance(record, dict) or not {"config", "metrics", "value"} <= record.keys():
+        return False
+    try:
+        report([record])
+    except (ConfigError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return False
+    return True
 
 
 def report(results: Iterable[Result]) -> str:

@@ -6,13 +6,13 @@ little-endian, two bytes each up to 65,536 symbols and four above.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from rmt.errors import DataError, RMTError, unknown
+from rmt.jsonfile import parse_json
 from rmt.text.files import digest
 from rmt.text.vocabulary import FILE, Vocabulary, load_vocabulary
 
@@ -58,7 +58,7 @@ def open_corpus(folder: Path) -> Corpus:
     """A prepared corpus, without reading its tokens."""
     file = folder / DESCRIPTION
     try:
-        description = json.loads(file.read_text(encoding="utf-8"))
+        description = parse_json(file.read_text(encoding="utf-8"))
         version = description["format"]
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from rmt.errors import CheckpointError, ConfigError
+from rmt.jsonfile import parse_json
 from rmt.location import class_at, require_trust
 from rmt.tasks.babi import HashedWordTokenizer
 from rmt.tasks.tokenizer import Decoder, SymbolTokenizer, TaskTokenizer, WordTokenizer
@@ -188,7 +189,7 @@ def load_tokenizer(folder: Path) -> TaskTokenizer:
     try:
         if file.name == LIBRARY_FILE:
             return LineTokenizer(LibraryTokens(file.read_bytes().decode()))
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_text(encoding="utf-8"))
         kind = content["tokens"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
         raise damaged(file, error) from None

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError
+from rmt.jsonfile import parse_json
 from rmt.location import require_trust, trusting
 from rmt.train.log import write_whole
 from rmt.train.stored import load_config
@@ -111,7 +112,7 @@ def write_parts(folder: Path, snapshot: Snapshot) -> None:
 def load_parts(folder: Path) -> Snapshot:
     """A checkpoint whose every byte is as it was written."""
     try:
-        record = json.loads((folder / "trainer.json").read_text())
+        record = parse_json((folder / "trainer.json").read_text())
         trainer, checksums = record["trainer"], dict(record["checksums"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
@@ -152,7 +153,7 @@ def data_fingerprint(run: Path) -> str:
     checkpoints = Checkpoints(run)
     for step in checkpoints.steps():
         try:
-            record = json.loads((checkpoints.folder / f"step_{step}" / "trainer.json").read_text())
+            record = parse_json((checkpoints.folder / f"step_{step}" / "trainer.json").read_text())
             return str(record["trainer"].get("data", ""))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # reading the checkpoint itself says what is wrong with it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rmt.errors import CheckpointError, ConfigError
+from rmt.jsonfile import parse_json
+from rmt.train.result import problem_of
 
 
 @contextmanager
@@ -37,9 +38,10 @@ def load_result(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        record: dict[str, Any] = json.loads(path.read_text())
+        record: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
+        problem = problem_of(record)
     except ValueError as error:
-        raise CheckpointError(
-            f"{str(path)!r} is damaged ({error}); delete it and run the command again"
-        ) from None
+        problem = str(error)
+    if problem:
+        raise CheckpointError(f"{str(path)!r} is damaged ({problem}); delete it and run the command again")
     return record

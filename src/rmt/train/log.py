@@ -58,7 +58,7 @@ def step_of(line: str) -> float:
     """The step of a line; a line cut short by a crash counts as never written."""
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return float("inf")
 
 
