@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rmt.tasks.task import Task
 
 LARGEST_SEED = 2**32 - 1
+MOST_THREADS = 4096  # more than any CPU has; torch ends without a word where it cannot start so many
 BELOW_ONE = Interval(0, 1, high_open=True)
 SHARED = ("segments", "source", "shuffle", "reset")  # settings of `task` that are no option of any task
 
@@ -205,7 +206,7 @@ class RunConfig:
         "ddp", "among processes of torchrun or srun: a model in each, or one model spread over them"
     )
     threads: int = option(
-        0, "CPU threads; 0 = torch's own choice; 1 is best beside other programs", at_least(0)
+        0, "CPU threads; 0 = torch's own choice; 1 is best beside other programs", Interval(0, MOST_THREADS)
     )
     precision: AskedPrecision = option("auto", TO_TRAIN)
 
