@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import chdir
 from importlib.util import find_spec
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # odd names are not asked for on the network
@@ -75,10 +75,7 @@ def soak(options: int, damaged: int, seed: int) -> tuple[Counter[str], list[Atte
                 add_backbone()
             add_other_formats()
             shutil.copytree(".", "../whole")
-            for result in (
-                *odd_attempts(options, seed, with_backbone),
-                *damaged_attempts(damaged, seed),
-            ):
+            for result in chain(odd_attempts(options, seed, with_backbone), damaged_attempts(damaged, seed)):
                 counts[result.outcome] += 1
                 bad += [] if result.is_good else [result]
     return counts, bad

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -221,10 +222,7 @@ def odd_yaml(content: bytes, draw: random.Random) -> bytes:
 
 def yaml_laughs(content: bytes, draw: random.Random) -> bytes:
     levels = "abcdefghij"
-    lines = [
-        f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]"
-        for before, name in zip(levels, levels[1:], strict=False)
-    ]
+    lines = [f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in pairwise(levels)]
     return "\n".join(["a: &a [x]", *lines]).encode()
 
 

@@ -82,7 +82,7 @@ def run(argv: Sequence[str] | None) -> int:
 
 
 def is_about_memory(error: Exception) -> bool:
-    """Whether there is too little memory, or a size that no memory has; torch has no class of its own for it."""
+    """Whether there is too little memory, or a size that no memory has; torch has no class for that."""
     text = str(error)
     return isinstance(error, MemoryError) or any(words in text for words in OUT_OF_MEMORY)
 
