@@ -14,7 +14,7 @@ CODE := $(wildcard src tests examples benchmarks docs)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-all test-gpu check format bench docs clean
+.PHONY: help install demo test test-all test-gpu soak check format bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,9 @@ test-gpu: $(TEST_INSTALLED) ## run all that needs a GPU, and the kernels on it
 		{ echo "error: torch $$($(BIN)/python -c 'import torch; print(torch.__version__)') finds no CUDA device, which make test-gpu needs; make test-all runs the kernels in Triton's interpreter" >&2; exit 1; }
 	$(BIN)/python -m pytest tests/gpu $(ARGS)
 	$(BIN)/python -m pytest -m gpu --ignore tests/gpu $(ARGS)
+
+soak: $(TEST_INSTALLED) ## odd options and damaged files by the thousand; ARGS='--options 500 --seed 1'
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.soak $(ARGS)
 
 check: $(INSTALLED) ## lint, formatting and types
 	$(BIN)/ruff check .

@@ -198,10 +198,9 @@ def test_settings_built_by_hand_are_checked_as_those_of_a_file(group, settings, 
         group(**settings)
 
 
-@pytest.mark.parametrize("text", ['!!int ""', "!!bool maybe", "!!timestamp x", "!!float x", "2020-13-45"])
-def test_a_value_that_is_not_what_its_tag_says_is_one_line_with_its_place(text):
+def test_a_date_that_is_none_is_one_line_with_its_place():
     with pytest.raises(ConfigError, match=r"^here is not YAML: .* is not a .*, line 1, column 4: .*$"):
-        parse_yaml(f"a: {text}", "here")
+        parse_yaml("a: 2020-13-45", "here")
 
 
 @pytest.mark.parametrize("value", ["", "a\0b"])
@@ -347,7 +346,9 @@ def test_a_list_with_anything_else_is_a_mistake(text):
 
 
 def test_a_key_that_stands_twice_in_a_file_is_a_mistake():
-    with pytest.raises(ConfigError, match=r"^here has the key 'size' twice; leave one out$"):
+    with pytest.raises(
+        ConfigError, match=r"^here has the key 'size' twice, in lines 2 and 3; leave one out$"
+    ):
         parse_yaml("inner:\n  size: 1\n  size: 2\n", "here")
 
 

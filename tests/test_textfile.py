@@ -3,6 +3,7 @@
 import gzip
 import lzma
 import os
+import tracemalloc
 
 import pytest
 
@@ -89,3 +90,20 @@ def test_a_pipe_is_neither_file_nor_folder(tmp_path):
     (tmp_path / "file").touch()
     assert [is_pipe(tmp_path / name) for name in ("pipe", "file", "", "no")] == [True, False, False, False]
     assert known_size(tmp_path / "pipe") == 0
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.xz"])
+def test_a_text_that_was_packed_a_thousandfold_is_never_in_memory_at_once(name, tmp_path):
+    (tmp_path / name).write_bytes(PACKERS[name](bytes(1 << 26)))
+    tracemalloc.start()
+    assert text_size(tmp_path / name) == 1 << 26
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 24
+
+
+def test_a_dictionary_that_does_not_fit_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "a.txt.xz").write_bytes(lzma.compress(TEXT))
+    monkeypatch.setattr("rmt.textfile.MOST_DICTIONARY", 1 << 20)
+    with pytest.raises(DataError, match=r"a\.txt\.xz' is not a whole \.xz file \(Memory usage limit"):
+        open_text(tmp_path / "a.txt.xz")

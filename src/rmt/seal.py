@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rmt.errors import CheckpointError
+from rmt.jsonfile import parse_json
 
 T = TypeVar("T")
 SEAL = "sha256"
@@ -53,7 +54,7 @@ def load_record(path: Path, remedy: str) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_RECORD_BYTES:
             raise ValueError(f"{path.stat().st_size:,} bytes, at most {MAX_RECORD_BYTES:,} are read")
-        record = json.loads(path.read_bytes())
+        record = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise NotWhole(f"{str(path)!r} is damaged ({reason}); {remedy}") from None

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, cast
 from rmt.errors import DataError
 
 SUFFIXES = (".gz", ".xz", ".zst")
+MOST_DICTIONARY = 1 << 28  # bytes that unpacking may hold; xz -9 needs 2^26
 BLOCK = 1 << 20  # bytes read at a time where only their number matters
 
 
@@ -77,6 +78,17 @@ class Decompressed(io.RawIOBase):
         super().close()
 
 
+def open_xz(path: Path) -> Any:
+    """An .xz file whose dictionary, a size that its header is free to name, fits into memory."""
+    with path.open("rb") as file:
+        start = file.read(BLOCK)
+    try:
+        lzma.LZMADecompressor(memlimit=MOST_DICTIONARY).decompress(start, max_length=1)
+    except lzma.LZMAError as error:
+        raise DataError(f"{str(path)!r} is not a whole .xz file ({error}); get it again") from None
+    return lzma.open(path)
+
+
 def open_zstd(path: Path) -> Any:
     """A .zst file, by Python from 3.14 on, else by the package zstandard."""
     try:
@@ -110,7 +122,7 @@ class ZstdText:
         self.file.close()
 
 
-OPENERS: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": open_zstd}
+OPENERS: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": open_xz, ".zst": open_zstd}
 
 
 def skip(file: BinaryIO, count: int) -> int:

@@ -157,7 +157,10 @@ def test_a_mistake_is_named(words, line):
         ("loud: maybe", "loud='maybe' is not true or false"),
         ("cuont: 2", "unknown key 'cuont'; did you mean 'count'?"),
         ("config: x", "unknown key 'config'; choose from: count, depth, kind, loud, more, name, rate, sizes"),
-        ("count: 2\ncount: 3", "config file 'options.yaml' has the key 'count' twice; leave one out"),
+        (
+            "count: 2\ncount: 3",
+            "config file 'options.yaml' has the key 'count' twice, in lines 1 and 2; leave one out",
+        ),
     ],
 )
 def test_a_mistake_in_a_file_is_named(text, line):

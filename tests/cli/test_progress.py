@@ -50,7 +50,7 @@ def test_the_bar_shows_loss_accuracy_and_speed():
 def test_runs_that_go_on_together_have_a_bar_each(monkeypatch):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120)
-    monkeypatch.setattr(progress, "Console", lambda: console)
+    monkeypatch.setattr(progress, "console", lambda: console)
     first, second = observers(["rmt seed 0", "rmt seed 1"], 10, quiet=False)
     with first, second:
         first.logged(LOGGED)
@@ -67,5 +67,5 @@ def test_runs_that_go_on_together_have_a_bar_each(monkeypatch):
     ids=["terminal", "pipe", "quiet-terminal", "quiet-pipe"],
 )
 def test_the_observer_fits_where_the_output_goes(monkeypatch, terminal, quiet, kind):
-    monkeypatch.setattr(progress, "Console", lambda: Console(file=io.StringIO(), force_terminal=terminal))
+    monkeypatch.setattr(progress, "console", lambda: Console(file=io.StringIO(), force_terminal=terminal))
     assert type(observer("rmt", 10, quiet)) is kind

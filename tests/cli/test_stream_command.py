@@ -190,3 +190,17 @@ def test_a_task_is_answered_in_its_own_symbols(capsys):
     assert code == 0
     assert set(out.split()) <= {".", "|", *"0123456789"}
     assert len(out.split()) == 6
+
+
+@pytest.mark.parametrize("changed", [0, len(TEXT) // 2, len(TEXT) - 1], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("more", ["", "and so on"], ids=["same length", "longer"])
+def test_a_replaced_file_is_not_gone_on_with(capsys, changed, more):
+    text = Path("long.txt")
+    text.write_text(TEXT * 3)
+    assert rmt(capsys, "stream run long.txt --save state --device cpu --quiet").code == 0
+    content = TEXT * 3
+    place = 3 * changed
+    text.write_text(content[:place] + "S" * (content[place] != "S") + content[place + 1 :] + more)
+    code, out, err = rmt(capsys, "stream run long.txt --resume state --device cpu --quiet --unknown skip")
+    assert (code, out) == (2, "")
+    assert "is another text now than the one of which this session has read 8,280 bytes" in err

@@ -90,3 +90,12 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     session = Session(build(configuration("rmt")), segment_length=LENGTH)
     with pytest.raises(CheckpointError, match=r"nowhere/state' cannot be written"):
         session.save(tmp_path / "nowhere" / "state")
+
+
+@pytest.mark.parametrize("size", [2**31, 2**40, 2**62])
+def test_a_size_that_the_file_does_not_hold_is_refused(tmp_path, size):
+    model = build(configuration("rmt"))
+    path = saved(tmp_path, model)
+    path.write_bytes(size.to_bytes(8, "little") + path.read_bytes()[8:])
+    with pytest.raises(CheckpointError, match=r"state' is damaged: it cannot be read"):
+        Session.load(path, model)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rmt.cli.front import Command, Options
+from rmt.cli.front import Command, TrustOptions
+from rmt.cli.terminal import console
 from rmt.config import Interval, at_least, option, required
 from rmt.errors import ConfigError
+from rmt.location import trusting
 from rmt.tasks.unknown import RULES, UnknownRule
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ LARGE = 2_000_000  # bytes from which a page is slow to send about
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionOptions(Options):
+class AttentionOptions(TrustOptions):
     """The options of `rmt attention`."""
 
     run: str = required("run folder, or one checkpoint in it", argument="RUN")
@@ -67,7 +69,8 @@ def main(argv: Sequence[str]) -> int:
     options = COMMAND.parse(argv)
     if options is None:
         return 0
-    page, findings = look(options)
+    with trusting(options.trust):
+        page, findings = look(options)
     target = Path(options.out) if options.out else Path(options.run) / "explorer.html"
     target.write_text(page, encoding="utf-8")
     if not options.quiet:
@@ -90,7 +93,6 @@ def look(options: AttentionOptions) -> tuple[str, Sequence[Finding]]:
 
 def show(findings: Sequence[Finding]) -> None:
     """The clearest head of every operation, as a table."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -107,8 +109,7 @@ def show(findings: Sequence[Finding]) -> None:
             head.order,
             *(f"{number:.2f}" for number in numbers),
         )
-    console = Console()
-    (console if console.is_terminal else Console(width=120)).print(table)
+    console(width=120).print(table)
 
 
 def serve(page: str, port: int) -> None:

@@ -14,10 +14,11 @@ from rmt.cli import task_options
 from rmt.cli.bench_kinds import Conditions, notes_about, refuse_settings, rows_of
 from rmt.cli.bench_pages import measure_growth, measure_rows
 from rmt.cli.bench_tune import tune
-from rmt.cli.front import Command, Invocation, Options
-from rmt.cli.training import ALIASES, VARYING
+from rmt.cli.front import Command, Invocation, TrustOptions
+from rmt.cli.training import ALIASES, VARYING, require_trusted_classes
 from rmt.config import at_least, option
 from rmt.errors import ConfigError, unknown
+from rmt.location import trusting
 from rmt.train.config import RunConfig
 from rmt.train.stored import settings_in
 
@@ -46,7 +47,7 @@ class Subject(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchOptions(Options):
+class BenchOptions(TrustOptions):
     """The options of `rmt bench`."""
 
     names: tuple[str, ...] = option((), "a name of --list, or a task as in rmt train", argument="NAME")
@@ -104,6 +105,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if options.tune:
         return tune(options.names, invocation.settings)
+    with trusting(options.trust):
+        require_trusted_classes(invocation)
     refuse_settings(options.names, invocation.settings, without_effect_on_kinds(options))
     from rmt.train.device import device_of
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rmt.cli.front import Command, Options
+from rmt.cli.terminal import console
 from rmt.config import option, required
 from rmt.errors import ConfigError
 
@@ -123,14 +124,18 @@ def path(name: str | None) -> Path | None:
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[int, int], None]]:
     """A function that draws how far a download is, in a terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    terminal = console(stderr=True)
+    if not terminal.is_terminal:
         yield lambda done, total: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console) as shown:
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
+    with Progress(*columns, console=terminal) as shown:
         bar = shown.add_task(label, total=None)
         yield lambda done, total: shown.update(bar, completed=done, total=total or None)

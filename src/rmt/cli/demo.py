@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rmt.cli.front import Command, Options
+from rmt.cli.terminal import console
 from rmt.config import above, option
 from rmt.errors import RMTError
 
@@ -76,7 +77,6 @@ def train_all(folder: Path, options: DemoOptions) -> dict[str, dict[str, Any]]:
 
 
 def show_table(results: dict[str, dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title="Right, free-running on 10,000 test sequences", title_justify="left")
@@ -91,7 +91,7 @@ def show_table(results: dict[str, dict[str, Any]]) -> None:
             f"{metrics['sequence_accuracy']:.3f}",
             f"{result['steps']} steps, {result['seconds']:.0f} s",
         )
-    Console().print(table)
+    console().print(table)
 
 
 def show_picture(folder: Path) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from rmt.cli.front import Command, Options
+from rmt.cli.front import Command, TrustOptions
 from rmt.config import at_least, option, required
+from rmt.location import trusting
 from rmt.precision import TO_USE, AskedPrecision
 from rmt.tasks.unknown import RULES, UnknownRule
 
@@ -21,7 +22,7 @@ EXAMPLES = """examples:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(Options):
+class EvaluateOptions(TrustOptions):
     """The options of `rmt evaluate`."""
 
     run: str = required("run folder, or one checkpoint in it", argument="RUN")
@@ -61,7 +62,8 @@ def main(argv: Sequence[str]) -> int:
     options = COMMAND.parse(argv)
     if options is None:
         return 0
-    metrics = measure(options)
+    with trusting(options.trust):
+        metrics = measure(options)
     if options.json:
         print(json.dumps(metrics))
         return 0

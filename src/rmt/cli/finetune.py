@@ -15,6 +15,7 @@ from rmt.cli.training import RunFolderOptions
 from rmt.config import from_dict
 from rmt.documents.config import FinetuneConfig
 from rmt.errors import ConfigError
+from rmt.location import trusting
 
 EXAMPLES = """examples:
   rmt finetune reviews.csv --backbone roberta-base --segments 4 --memory 10
@@ -42,12 +43,16 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if not config.data:
         raise ConfigError("DATA is missing: name a file or a folder of documents, or hyperpartisan")
-    return run(config, invocation.options)
+    with trusting(invocation.options.trust):
+        return run(config, invocation.options)
 
 
 def run(config: FinetuneConfig, options: RunFolderOptions) -> int:
     """One run or one per seed, then the result."""
     quiet_transformers()
+    from rmt.hf.extra import require_package
+
+    require_package("accelerate")  # the Trainer of transformers does not work without it
     from rmt.documents.finetune import finetune, summary
 
     corpus = documents_of(config)

@@ -26,6 +26,15 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrustOptions(Options):
+    """The options of a command that opens what a stranger may have made."""
+
+    trust: bool = option(
+        False, "let code run that a run folder, a config file or a backbone brings or names as module:Class"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class FrontOptions(Options):
     """What every command understands beside its own options."""
 
@@ -51,6 +60,7 @@ class Invocation(Generic[T]):
     settings: dict[str, Any]
     config: str | None  # the file that was named
     print_config: bool
+    from_file: frozenset[str] = frozenset()  # dotted names of the settings that it alone has given
 
     def printed(self, config: Any = None) -> bool:
         """Whether the configuration was only to be printed, which is then done.
@@ -58,8 +68,9 @@ class Invocation(Generic[T]):
         `config` is what became of the settings; without it, those that were named are printed.
         """
         if self.print_config:
-            rest = self.settings if config is None else to_dict(config)
-            print(write_yaml({**to_dict(self.options), **rest}), end="")
+            values = to_dict(self.options) | (self.settings if config is None else to_dict(config))
+            untrusted = {"trust": False} if "trust" in values else {}  # it is never a config file's to give
+            print(write_yaml(values | untrusted), end="")
         return self.print_config
 
 
@@ -102,6 +113,7 @@ class Command(Generic[T]):
         line = flags.settings(self.grammar(), argv)
         front = {leaf.name: line.pop(leaf.name, leaf.default) for leaf in FRONT}
         values = self.file(front["config"]) if front["config"] is not None else {}
+        from_file = frozenset(leaf.name for leaf in self.leaves() if has_value(values, leaf.name)) - set(line)
         for name, value in line.items():
             put(values, name, value)
         self.require(values)
@@ -110,7 +122,7 @@ class Command(Generic[T]):
         settings = {key: value for key, value in values.items() if key not in names}
         if front["config"] == "-" and not front["print_config"]:
             refuse_second_input(options)
-        return Invocation(options, settings, front["config"], front["print_config"])
+        return Invocation(options, settings, front["config"], front["print_config"], from_file)
 
     def asks_for_help(self, argv: Sequence[str]) -> bool:
         words = argv[: list(argv).index("--")] if "--" in argv else argv
@@ -140,6 +152,8 @@ class Command(Generic[T]):
             if key not in homes:
                 raise unknown("key", str(key), homes)
             checked |= typed(homes[key], {key: value})
+        if checked.pop("trust", False):
+            raise ConfigError("trust=True is a config file's own word; give --trust on the command line")
         return checked
 
     def require(self, values: Mapping[str, Any]) -> None:

@@ -9,9 +9,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
-from rmt.cli.front import Command, Options
+from rmt.cli.front import Command, TrustOptions
+from rmt.cli.terminal import write_text
 from rmt.config import Interval, at_least, option, required
 from rmt.errors import ConfigError
+from rmt.location import trusting
 from rmt.precision import TO_USE, AskedPrecision
 from rmt.tasks.unknown import RULES, UnknownRule
 
@@ -24,7 +26,7 @@ EXAMPLES = """examples:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerateOptions(Options):
+class GenerateOptions(TrustOptions):
     """The options of `rmt generate`."""
 
     run: str = required("run folder, or one checkpoint in it", argument="RUN")
@@ -61,7 +63,10 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError("prompt is missing: give a text with --prompt, or a saved state with --resume")
     from rmt.experiments.stream import open_session
 
-    session = open_session(options.run, options.device, options.resume, options.unknown, options.precision)
+    with trusting(options.trust):
+        session = open_session(
+            options.run, options.device, options.resume, options.unknown, options.precision
+        )
     if options.prompt or options.file:
         unknown = feed_prompt(session, options.prompt, options.file)
         if unknown:
@@ -76,8 +81,8 @@ def main(argv: Sequence[str]) -> int:
     )
     decode = session.tokenizer.decoder()
     for token in tokens:
-        print(decode(int(token)), end="", flush=True)
-    print()
+        write_text(decode(int(token)))
+    write_text("\n")
     return 0
 
 

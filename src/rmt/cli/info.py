@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rmt.cli.front import Command, Options
+from rmt.cli.front import Command, TrustOptions
+from rmt.cli.pretrained import quiet_transformers
 from rmt.config import at_least, option, required
+from rmt.location import trusting
 
 EXAMPLES = """examples:
   rmt info roberta-base
@@ -15,7 +17,7 @@ EXAMPLES = """examples:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InfoOptions(Options):
+class InfoOptions(TrustOptions):
     """The options of `rmt info`."""
 
     backbone: str = required("folder or name on the hub; only config.json is read", argument="BACKBONE")
@@ -34,8 +36,11 @@ def main(argv: Sequence[str]) -> int:
     options = COMMAND.parse(argv)
     if options is None:
         return 0
+    quiet_transformers()
     from rmt.documents.describe import describe
 
-    for name, value in describe(options.backbone, options.memory, options.layout).items():
+    with trusting(options.trust):
+        lines = describe(options.backbone, options.memory, options.layout)
+    for name, value in lines.items():
         print(f"{name:12} {value}")
     return 0

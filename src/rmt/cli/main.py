@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from rmt.cli.notes import notes
-from rmt.errors import RMTError, unknown
+from rmt.cli.terminal import printable_output
+from rmt.errors import RMTError, shortened, shown, unknown
 from rmt.stopping import Interrupted, listening
 
 COMMANDS = {
@@ -27,11 +28,19 @@ COMMANDS = {
     "report": "results of many runs as one table beside the paper's",
 }
 
+OUT_OF_MEMORY = (  # in the words of torch
+    "can't allocate memory",
+    "not enough memory",
+    "out of memory",
+    "Storage size calculation overflowed",
+    "numel: integer multiplication overflow",
+)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `rmt COMMAND …`; returns the exit code."""
     try:
-        with notes(), listening():
+        with printable_output(), notes(), listening():
             return run(argv)
     except Interrupted as error:
         print(f"rmt: {error}; a run goes on with the same command", file=sys.stderr)
@@ -64,16 +73,25 @@ def run(argv: Sequence[str] | None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
-    except MemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not is_about_memory(error):
+            raise
+        reason = shortened(" ".join(str(error).split()))
         print(
-            f"rmt: not enough memory ({error}); make the batch, the length or the model smaller",
+            f"rmt: not enough memory ({reason}); make the batch, the length or the model smaller",
             file=sys.stderr,
         )
         return 1
     except OSError as error:
-        file = f"{error.filename!r}: " if error.filename else ""
+        file = f"{shown(error.filename)}: " if error.filename else ""
         print(f"rmt: {file}{error.strerror or error}; mend it, or name another place", file=sys.stderr)
         return 2
+
+
+def is_about_memory(error: Exception) -> bool:
+    """Whether there is too little memory, or a size that no memory has; torch has no class for that."""
+    text = str(error)
+    return isinstance(error, MemoryError) or any(words in text for words in OUT_OF_MEMORY)
 
 
 def usage() -> str:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rmt.cli.front import Command, Options
+from rmt.cli.front import Command, TrustOptions
 from rmt.cli.pretrained import quiet_transformers
 from rmt.config import at_least, option, required
 from rmt.errors import DataError
+from rmt.location import trusting
 from rmt.precision import TO_USE, AskedPrecision
 
 EXAMPLES = """examples:
@@ -22,7 +23,7 @@ TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(Options):
+class PredictOptions(TrustOptions):
     """The options of `rmt predict`."""
 
     run: str = required("folder of a finished run of rmt finetune", argument="RUN")
@@ -44,6 +45,8 @@ def main(argv: Sequence[str]) -> int:
     if options is None:
         return 0
     documents = list(texts(options.files, options.text))
+    if not documents:
+        raise DataError(f"{', '.join(options.files)} has no rows: there is nothing to label")
     labels = labelled(options, [text for _, text in documents])
     for (name, _), (label, score) in zip(documents, labels, strict=True):
         record = {"file": name, "label": label, "score": round(score, 6)}
@@ -92,7 +95,8 @@ def labelled(options: PredictOptions, documents: Sequence[str]) -> Iterator[tupl
 
     device = device_of(options.device)
     precision = precision_of(options.precision, device, stored_precision(Path(options.run)))
-    classifier = load_classifier(options.run, weight_format(precision))
+    with trusting(options.trust):
+        classifier = load_classifier(options.run, weight_format(precision))
     settings = classifier.model.settings
     classifier.model.to(device)
     for start in range(0, len(documents), options.batch):

@@ -5,10 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from rmt.cli.terminal import console
+from rmt.errors import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Quiet:
@@ -68,7 +73,7 @@ class Bar(Quiet):
         self.progress.update(self.bar, total=steps)
 
     def note(self, text: str) -> None:
-        self.progress.console.print(f"{self.label}  {text}")
+        self.progress.console.print(printable(f"{self.label}  {text}"))
 
     def logged(self, record: dict[str, Any]) -> None:
         speed = f"  {record['tokens_per_second'] / 1000:.1f}k tok/s" if "tokens_per_second" in record else ""
@@ -85,11 +90,11 @@ class Bar(Quiet):
 @contextmanager
 def counting(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """A function that shows how much of a long work is done, in a terminal."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    terminal = console(stderr=True)
+    if quiet or not terminal.is_terminal:
         yield lambda done, total: None
         return
-    with Progress(console=console, transient=True) as progress:
+    with Progress(console=terminal, transient=True) as progress:
         bar = progress.add_task(label, total=None)
         yield lambda done, total: progress.update(bar, completed=done, total=total)
 
@@ -109,15 +114,15 @@ def bits(metrics: dict[str, Any]) -> str:
     return f"  bits per character {metrics[name]:.4f}" if name in metrics else ""
 
 
-def live(console: Console) -> Progress:
+def live(terminal: Console) -> Progress:
     """The place of one bar or many in a terminal."""
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TextColumn("{task.completed:.0f}/{task.total:.0f}"),
         TextColumn("{task.fields[numbers]}"),
         TimeRemainingColumn(),
-        console=console,
+        console=terminal,
     )
 
 
@@ -128,10 +133,10 @@ def observer(label: str, steps: float, quiet: bool) -> Quiet:
 
 def observers(labels: Sequence[str], steps: float, quiet: bool) -> list[Quiet]:
     """An observer for each of some runs that go on together."""
-    console = Console()
+    terminal = console()
     if quiet:
         return [Quiet() for _ in labels]
-    if not console.is_terminal:
+    if not terminal.is_terminal:
         return [Lines(label) for label in labels]
-    progress = live(console)
+    progress = live(terminal)
     return [Bar(label, steps, progress) for label in labels]

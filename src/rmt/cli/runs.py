@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rmt.cli.front import Command, Options
+from rmt.cli.terminal import cell, console
 from rmt.config import option
 from rmt.errors import CheckpointError, ConfigError, RMTError
 from rmt.yamlfile import load_yaml
@@ -113,7 +114,6 @@ def document_row(run: Path, settings: dict[str, Any], result: dict[str, Any]) ->
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -122,6 +122,5 @@ def show(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         value = "unfinished" if row["value"] is None else f"{row['value']:.4f}"
         cells = {**row, "value": value}.values()
-        table.add_row(*("" if cell is None else str(cell) for cell in cells))
-    console = Console()
-    (console if console.is_terminal else Console(width=200)).print(table)
+        table.add_row(*map(cell, cells))
+    console(width=200).print(table)

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from rmt.cli.front import Command, Options
+from rmt.cli.front import Command, TrustOptions
+from rmt.cli.terminal import console
 from rmt.config import above, option, required
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, printable
+from rmt.location import trusting
 from rmt.precision import TO_USE, AskedPrecision
 from rmt.stopping import REQUEST, Stopped
 from rmt.tasks.unknown import RULES, UnknownRule
@@ -32,7 +34,7 @@ PAUSE = 10.0  # seconds between two lines in a pipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamOptions(Options):
+class StreamOptions(TrustOptions):
     """The options of `rmt stream`."""
 
     run: str = required("run folder, or one checkpoint in it", argument="RUN")
@@ -63,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
     if options is None:
         return 0
     refuse(options)
-    with opened(options.file) as file:
+    with trusting(options.trust), opened(options.file) as file:
         return run(options, file)
 
 
@@ -168,23 +170,22 @@ def opened(name: str) -> Iterator[BinaryIO]:
 @contextmanager
 def progress(label: str, quiet: bool) -> Iterator[Callable[[Any], None]]:
     """A live line in a terminal, a line now and then in a pipe, nothing if quiet."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    console = Console(stderr=True)
+    terminal = console(stderr=True)
     if quiet:
         yield lambda now: None
         return
-    if not console.is_terminal:
+    if not terminal.is_terminal:
         yield lines()
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TextColumn("{task.fields[numbers]}"),
     )
-    with Progress(*columns, console=console, transient=True) as shown:
-        bar = shown.add_task(label, total=None, numbers="")
+    with Progress(*columns, console=terminal, transient=True) as shown:
+        bar = shown.add_task(printable(label), total=None, numbers="")
         yield lambda now: shown.update(
             bar, completed=now.bytes, total=now.total or None, numbers=numbers(now)
         )

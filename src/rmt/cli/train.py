@@ -11,8 +11,9 @@ from typing import Any
 from rmt.cli import task_options
 from rmt.cli.front import Command
 from rmt.cli.loading import loading
-from rmt.cli.training import ALIASES, VARYING, RunFolderOptions
+from rmt.cli.training import ALIASES, VARYING, RunFolderOptions, require_trusted_classes
 from rmt.errors import ConfigError
+from rmt.location import trusting
 from rmt.stopping import Stopped
 from rmt.train.config import RunConfig
 from rmt.train.stored import settings_in
@@ -47,6 +48,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if "name" not in invocation.settings.get("task", {}):
         raise ConfigError("TASK is missing: name one, such as rmt train copy; rmt data list shows them")
+    with trusting(invocation.options.trust):
+        require_trusted_classes(invocation)
     with loading():
         from rmt.experiments.recipe import resolve
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any
 
-from rmt.cli.front import Options
+from rmt.cli.front import Invocation, TrustOptions
 from rmt.config import at_least, option
+from rmt.location import require_trust
 
 # short form: dotted name. A closed table: every other setting has its dotted name only.
 ALIASES = {
@@ -30,6 +33,8 @@ ALIASES = {
     "device": "device",
     "compile": "compile",
 }
+
+CLASSES = {"task.name", "model.memory.kind"}  # settings that can name a class
 
 # settings whose default is that of a recipe, a size, a task or a model
 VARYING = (
@@ -74,10 +79,17 @@ VARYING = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunFolderOptions(Options):
+class RunFolderOptions(TrustOptions):
     """Where a run goes, and how often it is made."""
 
     out: str | None = option(None, "run folder; none = runs/ and a name made of the settings")
     restart: bool = option(False, "delete what is in the run folder and start anew")
     seeds: int = option(1, "so many seeds, from --seed on, each in a folder of its own", at_least(1))
     quiet: bool = option(False, "print the result only")
+
+
+def require_trusted_classes(invocation: Invocation[Any]) -> None:
+    """Raise for a class that only the config file names: its code would run."""
+    for name in invocation.from_file & CLASSES:
+        location = reduce(lambda group, part: group[part], name.split("."), invocation.settings)
+        require_trust(str(location), name, invocation.config or "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from rmt.documents.corpus import Document
+from rmt.documents.pretrained import PretrainedSource, weights_only
 from rmt.documents.scores import scores
 from rmt.errors import CheckpointError, ConfigError
 from rmt.hf import add_memory
@@ -113,24 +114,22 @@ class Classifier(NamedTuple):
 
 def load_classifier(folder: str | Path, dtype: torch.dtype = torch.float32) -> Classifier:
     """The classifier that a run saved, its weights in a number format."""
-    import transformers
-
     model_folder = Path(folder) / "model"
     if not (model_folder / "config.json").exists():
         raise CheckpointError(
             f"run {str(folder)!r} has no model yet; finish it with the same rmt finetune command"
         )
-    config = transformers.AutoConfig.from_pretrained(model_folder)
+    source = PretrainedSource("model", str(model_folder), "copy it from another copy of the run")
+    config = source.config()
     labels = [config.id2label[number] for number in sorted(config.id2label)]
-    model = auto_class(config).from_pretrained(model_folder, dtype=dtype)
+    model = source.load(auto_class(config), dtype=dtype, **weights_only())
     return Classifier(model.eval(), tokenizer_of(str(model_folder), model), labels)
 
 
 def make_classifier(backbone: str, tokenizer: str | None, labels: list[str], **memory: Any) -> Classifier:
     """A pretrained backbone with memory, its head new."""
-    import transformers
-
-    config = quietly(f"backbone={backbone!r}", transformers.AutoConfig.from_pretrained, backbone)
+    source = PretrainedSource("backbone", backbone)
+    config = source.config()
     if config.model_type not in FAMILIES:
         raise ConfigError(
             f"backbone={backbone!r} is of type {config.model_type!r}, which memory was not tested with; "
@@ -140,13 +139,8 @@ def make_classifier(backbone: str, tokenizer: str | None, labels: list[str], **m
         "id2label": dict(enumerate(labels)),
         "label2id": {label: index for index, label in enumerate(labels)},
     }
-    model = quietly(
-        f"backbone={backbone!r}",
-        auto_class(config).from_pretrained,
-        backbone,
-        dtype=torch.float32,
-        num_labels=len(labels),
-        **names,
+    model = source.load(
+        auto_class(config), dtype=torch.float32, num_labels=len(labels), **names, **weights_only()
     )
     words = tokenizer_of(tokenizer or backbone, model)
     wrapped = add_memory(model, special_tokens=special_tokens(words), **memory)
@@ -165,12 +159,8 @@ def tokenizer_of(name: str, model: Any) -> Any:
     """The tokenizer of a backbone, without a limit on the length of texts, and with a padding token."""
     import transformers
 
-    words = quietly(
-        f"tokenizer={name!r}",
-        transformers.AutoTokenizer.from_pretrained,
-        name,
-        remedy="name another with --tokenizer",
-    )
+    source = PretrainedSource("tokenizer", name, "name another with --tokenizer")
+    words = source.load(transformers.AutoTokenizer)
     if set(words.get_vocab()) <= set(words.all_special_tokens):  # made up where no file was found
         raise ConfigError(
             f"tokenizer={name!r} cannot be loaded (it has no vocabulary); name another with --tokenizer"
@@ -194,18 +184,3 @@ def special_tokens(words: Any) -> tuple[int, int]:
         if whole[start : start + len(bare)] == bare:
             return start, len(whole) - start - len(bare)
     raise ConfigError("the tokenizer changes a text when it adds special tokens: where they stand is unknown")
-
-
-def quietly(
-    what: str,
-    load: Callable[..., Any],
-    *args: Any,
-    remedy: str = "name a folder, or a model of the hub",
-    **kwargs: Any,
-) -> Any:
-    """The result of `load`; what goes wrong in it is the user's mistake, told in one line."""
-    try:
-        return load(*args, **kwargs)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise ConfigError(f"{what} cannot be loaded ({reason.strip()[:200]}); {remedy}") from None

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from rmt.config import Interval, above, at_least, check, check_fields, option
 from rmt.errors import ConfigError
 from rmt.precision import TO_TRAIN, AskedPrecision
-from rmt.train.config import LARGEST_SEED
+from rmt.train.config import LARGEST_SEED, RATE
 from rmt.train.warmup import check_warmup
 from rmt.yamlfile import load_yaml
 
@@ -49,8 +49,8 @@ class FinetuneConfig:
     epochs: float = option(10.0, "passes over the training documents", above(0))
     batch: int = option(16, "documents per update", above(0))
     at_once: int = option(8, "documents in the device's memory at a time", above(0))
-    lr: float = option(5e-5, "learning rate of AdamW at its peak", above(0))
-    memory_lr: float = option(1.0, "learning rate of memory, as a multiple of lr", above(0))
+    lr: float = option(5e-5, "learning rate of AdamW at its peak", RATE)
+    memory_lr: float = option(1.0, "learning rate of memory, as a multiple of lr", RATE)
     warmup: float = option(
         0.1, "linear warm-up, below 1 a share of the steps, else steps; then down to 0 in a line", at_least(0)
     )

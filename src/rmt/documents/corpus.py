@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.errors import DataError
+from rmt.jsonfile import parse_json
 
 SPLITS = {"train": ("train",), "valid": ("valid", "validation", "dev", "val"), "test": ("test",)}
 SHARE = 10  # per cent of the training documents for a split that is not given
@@ -166,35 +166,47 @@ def json_rows(file: Path) -> Iterator[dict[str, Any]]:
     text = file.read_text(encoding="utf-8")
     if text.lstrip().startswith("["):
         try:
-            yield from json.loads(text)
+            rows = parse_json(text)
         except ValueError as error:
             raise DataError(f"{file} is not JSON ({error})") from None
+        yield from (json_object(row, f"{file}: row {number}") for number, row in enumerate(rows, 1))
         return
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except ValueError as error:
             raise DataError(f"{file}: line {number} is not JSON ({error})") from None
-        if not isinstance(row, dict):
-            raise DataError(f"{file}: line {number} is not a JSON object with a text and a label")
-        yield row
+        yield json_object(row, f"{file}: line {number}")
+
+
+def json_object(row: Any, where: str) -> dict[str, Any]:
+    """A row, if it is an object."""
+    if not isinstance(row, dict):
+        raise DataError(f"{where} is not a JSON object with a text and a label")
+    return row
 
 
 def csv_rows(file: Path) -> Iterator[dict[str, Any]]:
     """Rows with a header, separated by commas, or tabs in a .tsv."""
     csv.field_size_limit(1 << 30)
     with file.open(encoding="utf-8", newline="") as lines:
-        yield from csv.DictReader(lines, delimiter="\t" if file.suffix == ".tsv" else ",")
+        try:
+            yield from csv.DictReader(lines, delimiter="\t" if file.suffix == ".tsv" else ",")
+        except csv.Error as error:
+            raise DataError(f"{file} is not a table ({error}); save it again as {file.suffix}") from None
 
 
 def parquet_rows(file: Path) -> Iterator[dict[str, Any]]:
     try:
-        from pyarrow import parquet
+        from pyarrow import ArrowException, parquet
     except ModuleNotFoundError:
         raise DataError(f"{file}: reading parquet needs pyarrow: pip install pyarrow") from None
-    yield from parquet.read_table(file).to_pylist()
+    try:
+        yield from parquet.read_table(file).to_pylist()
+    except (ArrowException, OSError) as error:
+        raise DataError(f"{file} is not whole ({' '.join(str(error).split())}); get it again") from None
 
 
 def labelled_folders(folder: Path) -> Iterator[Document]:

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from rmt.core.tree import tree_items
-from rmt.documents.classifier import quietly
+from rmt.documents.pretrained import PretrainedSource
 from rmt.hf import add_memory
 from rmt.hf.families import FAMILIES, Family, family_of, limit_of
+from rmt.location import trusts
 
 
 def describe(backbone: str, memory: int, layout: str | None) -> dict[str, str]:
@@ -17,9 +18,10 @@ def describe(backbone: str, memory: int, layout: str | None) -> dict[str, str]:
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
-    config = quietly(f"backbone={backbone!r}", transformers.AutoConfig.from_pretrained, backbone)
+    source = PretrainedSource("backbone", backbone)
+    config = source.config()
     with torch.device("meta"):  # shapes without weights
-        plain = quietly(f"backbone={backbone!r}", transformers.AutoModel.from_config, config)
+        plain = source.told(transformers.AutoModel.from_config, config, trust_remote_code=trusts())
     if config.model_type.startswith("rmt_"):
         model = plain
     else:

@@ -7,7 +7,6 @@ and development sets are the published ones for both, so one trained model is me
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -15,6 +14,7 @@ from xml.etree import ElementTree
 
 from rmt.documents.corpus import Document, DocumentCorpus
 from rmt.errors import DataError
+from rmt.jsonfile import parse_json
 
 ARTICLES = "articles-training-byarticle-20181122.xml"
 TRUTH = "ground-truth-training-byarticle-20181122.xml"
@@ -36,7 +36,7 @@ def load_hyperpartisan(folder: str | Path) -> DocumentCorpus:
     articles = load_articles(folder)
     ids, notes = clean_ids(), []
     if (folder / PUBLISHED).exists():
-        published = json.loads((folder / PUBLISHED).read_text())
+        published = parse_json((folder / PUBLISHED).read_text())
         ids["test_published"] = published["test"]
         notes.append("test is the clean split; test_published has 51 articles of the training set in it")
     else:
@@ -68,7 +68,7 @@ def parse(file: Path) -> ElementTree.Element:
 def clean_ids() -> Ids:
     """The clean split, as shipped."""
     text = resources.files("rmt.documents").joinpath("hyperpartisan_clean.json").read_text()
-    ids: Ids = json.loads(text)
+    ids: Ids = parse_json(text)
     return ids
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from rmt.errors import ConfigError
 from rmt.experiments.run_data import run_data
+from rmt.location import require_trust
 from rmt.precision import AskedPrecision, precision_of, weight_format
 from rmt.tasks.registry import task_class
 from rmt.train.check import check_run
@@ -43,7 +44,9 @@ def evaluate_run(
 ) -> dict[str, float]:
     """The metrics of a run."""
     folder = run_folder(run)
-    config = changed(load_config(folder), asked)
+    config = load_config(folder)
+    require_trust(config.task.name, "task.name", folder)
+    config = changed(config, asked)
     device = device_of(asked.device)
     precision = precision_of(asked.precision, device, config.precision)
     model = load(run).to(device, weight_format(precision))

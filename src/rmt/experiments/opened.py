@@ -10,6 +10,7 @@ from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError, DataError, shown
 from rmt.experiments.run import TASK_FILE
 from rmt.experiments.run_data import FROM_A_COPY, data_path, run_task, run_tokenizer, task_record
+from rmt.location import require_trust
 from rmt.precision import AskedPrecision, Precision, precision_of, weight_format
 from rmt.tasks.tokenizer import TaskTokenizer
 from rmt.text.tokenizer import has_tokenizer
@@ -51,6 +52,7 @@ def stored_parts(folder: Path, config: RunConfig) -> tuple[TaskTokenizer, int]:
 def parts_of_data(folder: Path, config: RunConfig) -> tuple[TaskTokenizer, int]:
     """The same of a run of release 0.1.0, whose tokenizer is that of its data."""
     source = data_path(config.task) or f"task {config.task.name}"
+    require_trust(config.task.name, "task.name", folder)
     try:
         task = run_task(folder, config)
     except DataError:

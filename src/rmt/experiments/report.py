@@ -15,6 +15,7 @@ from rmt.documents.report import documents_table, is_documents
 from rmt.errors import ConfigError
 from rmt.experiments.paper import PUBLISHED, PublishedCell
 from rmt.experiments.shown import REMEDY, Result, shown_result
+from rmt.jsonfile import parse_json
 from rmt.seal import load_record, unsealed
 
 HEADINGS = (
@@ -75,7 +76,7 @@ def load_results(paths: Iterable[Path]) -> list[Result]:
 def lines_of(file: Path) -> list[Any]:
     """The records of a .jsonl file."""
     try:
-        records = [json.loads(line) for line in file.read_bytes().splitlines()]
+        records = [parse_json(line) for line in file.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"results {str(file)!r} cannot be read ({error}); {REMEDY}") from None
     return [unsealed(record, file, REMEDY) if isinstance(record, dict) else record for record in records]

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,7 @@ class StreamPosition(NamedTuple):
     every: int  # segments between two saves
     clean: bool  # saved because it was interrupted or at its end, so that nothing is read twice
     tail: str = ""  # checksum of the last bytes before the offset; releases before 0.2 kept none
+    digest: str = ""  # checksum of all bytes before the offset; releases before 1.0 kept none
 
 
 class Progress(NamedTuple):
@@ -76,6 +77,7 @@ class TextStream:
         self.session, self.source, self.file, self.save_to, self.every = session, source, file, save, every
         self.offset = self.unknown = 0  # bytes that were read, symbols that were skipped or replaced
         self.window, self.pending = b"", 0  # the newest bytes, and how many of them are behind the offset
+        self.digest = hashlib.sha256()  # of the bytes before the offset
         self.size = min(session.segment_length * max(1, every // 4), LARGEST_BLOCK)  # bytes of a block
         self.saved = self.segments  # whole segments at the last save
         self.waiting = False  # for input: there is nothing to finish
@@ -98,7 +100,9 @@ class TextStream:
                 "give what follows them as - or under another name"
             )
         tail = tail_before(Path(self.source), position.offset)
-        if tail is None or position.tail not in ("", checksum(tail)):
+        digest = digest_before(Path(self.source), position.offset)
+        is_same = position.digest in ("", digest.hexdigest())
+        if tail is None or position.tail not in ("", checksum(tail)) or not is_same:
             if position.source != self.source:
                 return False
             raise DataError(
@@ -106,7 +110,7 @@ class TextStream:
                 f"{position.offset:,} bytes; give that one, or a copy of another name to read from its start"
             )
         skip(self.file, position.offset)
-        self.offset, self.window = position.offset, tail
+        self.offset, self.window, self.digest = position.offset, tail, digest
         return True
 
     def run(self, report: Callable[[Progress], None]) -> bool:
@@ -140,6 +144,7 @@ class TextStream:
             self.session.feed(
                 np.asarray(piece.ids, dtype=np.int64)
             )  # ids of a list would be looked at singly
+            self.digest.update(self.window[len(self.window) - self.pending :][: piece.size])
             self.offset, self.unknown = self.offset + piece.size, self.unknown + piece.unknown
             self.pending -= piece.size
             coming = -(-self.size // self.session.segment_length)
@@ -179,14 +184,15 @@ class TextStream:
     def save(self, clean: bool) -> None:
         if self.save_to is not None:
             tail = self.window[: len(self.window) - self.pending][-TAIL:]
-            position = StreamPosition(self.source, self.offset, self.every, clean, checksum(tail))
+            sums = checksum(tail), self.digest.hexdigest()
+            position = StreamPosition(self.source, self.offset, self.every, clean, *sums)
             self.session.save(self.save_to, position._asdict())
         self.saved = self.segments
 
 
 def saved_position(session: Session) -> StreamPosition:
     """Where the stream of a saved session stood."""
-    needed = set(StreamPosition._fields) - {"tail"}
+    needed = set(StreamPosition._fields) - {"tail", "digest"}
     if not needed <= set(session.note) <= set(StreamPosition._fields):
         raise ConfigError("resume: this session was not saved by rmt stream; go on with it in Python")
     return StreamPosition(**session.note)
@@ -204,6 +210,16 @@ def tail_before(path: Path, offset: int) -> bytes | None:
         skip(file, offset - size)
         tail = file.read(size)
     return tail if len(tail) == size else None
+
+
+def digest_before(path: Path, offset: int) -> Any:
+    """The checksum of a text up to a position, which goes on from there."""
+    digest, left = hashlib.sha256(), offset
+    with open_text(path) as file:
+        while left and (block := file.read(min(left, LARGEST_BLOCK))):
+            digest.update(block)
+            left -= len(block)
+    return digest
 
 
 def checksum(content: bytes) -> str:

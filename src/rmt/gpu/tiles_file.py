@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rmt.errors import ConfigError
+from rmt.jsonfile import parse_json
 
 FOLDER_VARIABLE = "RMT_TILES"  # names the folder
 
@@ -44,7 +45,7 @@ def load_tiles(card: str, table: Mapping[str, Mapping[str, int]]) -> dict[str, d
         return chosen
     remedy = "measure again with rmt bench --tune, or delete it"
     try:
-        measured = json.loads(path.read_text())["kernels"]
+        measured = parse_json(path.read_text())["kernels"]
     except (ValueError, KeyError, TypeError):
         raise ConfigError(f"{str(path)!r} is not a table of tiles; {remedy}") from None
     for name, constants in measured.items():

@@ -21,6 +21,7 @@ from rmt.hf.head import Head, SegmentStates
 from rmt.hf.segmentwise import SegmentwiseCall
 from rmt.hf.settings import Settings, layout_of, memory_config, settings_of
 from rmt.hf.stepping import SegmentCache, WrappedSegment
+from rmt.location import require_trust, trusting
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -57,9 +58,13 @@ class WithMemory(PretrainedClass):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """As the class's own, also where memory was saved under an earlier name."""
+        """As the class's own, also where memory was saved under an earlier name.
+
+        `trust_remote_code=True` also lets a kind of memory run that the saved model names as module:Class.
+        """
         kwargs["key_mapping"] = {**RENAMED, **(kwargs.get("key_mapping") or {})}
-        loaded = super().from_pretrained(*args, **kwargs)
+        with trusting(bool(kwargs.get("trust_remote_code"))):
+            loaded = super().from_pretrained(*args, **kwargs)
         model: Any = loaded[0] if isinstance(loaded, tuple) else loaded
         model._weight_conversions = [  # else it would be saved under that name again
             conversion
@@ -72,6 +77,7 @@ class WithMemory(PretrainedClass):
         """Build the memory that the settings ask for, its tokens at the size of token embeddings."""
         self.family = FAMILIES[self.config.model_type.removeprefix("rmt_")]
         self.settings = settings_of(self.config)
+        require_trust(self.settings.kind, "config.rmt.kind", self.config.name_or_path or "the model")
         layout = layout_of(self.family, self.settings.layout)
         backbone = self.segment_backbone()
         weight = backbone.get_input_embeddings().weight

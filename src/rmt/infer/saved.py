@@ -17,6 +17,7 @@ from torch import Tensor
 from rmt.config import changed
 from rmt.core.state import State
 from rmt.errors import CheckpointError
+from rmt.jsonfile import parse_json
 from rmt.store import write_whole
 
 FORMAT = "rmt-session-2"
@@ -89,7 +90,7 @@ def load_session(path: Path, model: Any) -> tuple[SessionContents, int, dict[str
         form = model.initial_state(len(tensors["length"]))
     state = form.unflatten(tensors[name] for name in form.named())
     contents = SessionContents(state, *(tensors[name] for name in SessionContents._fields[1:]))
-    return contents, int(about["segment_length"]), json.loads(about["note"])
+    return contents, int(about["segment_length"]), parse_json(about["note"])
 
 
 def named(contents: SessionContents) -> dict[str, Tensor]:

@@ -19,12 +19,14 @@ from zlib import crc32
 
 import numpy as np
 
-from rmt.errors import DataError
-from rmt.tasks.tokenizer import Decoder, TaskTokenizer
+from rmt.errors import DataError, shown
+from rmt.tasks.tokenizer import Decoder, TaskTokenizer, distinct_texts
 from rmt.tasks.unknown import TokenizedText
 from rmt.textfile import SUFFIXES, open_text
 
 LINES = 4096  # of a novel at a time
+MOST_BUCKETS = 60_000  # as in the task memory-qa
+LONGEST_NUMBER = 10  # digits of the number of a line
 WORD = re.compile(r"[a-z0-9']+|[^\sa-z0-9']")
 
 
@@ -102,7 +104,10 @@ class HashedWordTokenizer(TaskTokenizer):
 
     @classmethod
     def restore(cls, content: dict[str, Any]) -> HashedWordTokenizer:
-        return cls(HashedWords(content["symbols"], content["buckets"]))
+        buckets = content["buckets"]
+        if isinstance(buckets, bool) or not isinstance(buckets, int) or not 0 < buckets <= MOST_BUCKETS:
+            raise ValueError(f"buckets={shown(buckets)} must be 1 to {MOST_BUCKETS:,}")
+        return cls(HashedWords(distinct_texts(content["symbols"]), buckets))
 
 
 class Library(NamedTuple):
@@ -176,14 +181,26 @@ def shelves(data: Path, held_out: str) -> Iterator[tuple[str, list[Path]]]:
 
 def load_lines(file: Path) -> Iterator[StoryLine]:
     """The lines of a file, such as `1 Mary moved to the bathroom.`"""
-    for row, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{str(file)!r} is not UTF-8 at byte {error.start}; get it again") from None
+    for row, line in enumerate(text.splitlines(), 1):
         number, _, rest = line.partition(" ")
-        if not number.isdigit() or not rest:
-            raise DataError(f"{str(file)!r} line {row} is not 'NUMBER SENTENCE': {line[:40]!r}")
         sentence, answer, supports = (*rest.split("\t"), "", "")[:3]
-        if answer and not supports.split():
-            raise DataError(f"{str(file)!r} line {row} has an answer without the lines it follows from")
-        yield StoryLine(int(number), sentence, answer, max(map(int, supports.split()), default=0))
+        if not is_line_number(number) or not words_of(sentence):
+            raise DataError(f"{str(file)!r} line {row} is not 'NUMBER SENTENCE': {line[:40]!r}; get it again")
+        facts = supports.split()
+        if answer and not (words_of(answer) and facts and all(map(is_line_number, facts))):
+            raise DataError(
+                f"{str(file)!r} line {row} has an answer without the lines it follows from; get it again"
+            )
+        yield StoryLine(int(number), sentence, answer, max(map(int, facts)) if answer else 0)
+
+
+def is_line_number(text: str) -> bool:
+    """Whether a text is the number of a line of a story."""
+    return text.isascii() and text.isdigit() and len(text) < LONGEST_NUMBER
 
 
 def stories_of(lines: list[StoryLine], words: HashedWords) -> Iterator[Story]:

@@ -151,7 +151,16 @@ class WordTokenizer(TaskTokenizer):
 
     @classmethod
     def restore(cls, content: dict[str, Any]) -> Self:
-        return cls(content["symbols"])
+        return cls(distinct_texts(content["symbols"]))
+
+
+def distinct_texts(symbols: Any) -> list[str]:
+    """The symbols of a file, if each is a text and stands there once."""
+    if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
+        raise ValueError("its symbols are not a list of texts")
+    if len(set(symbols)) < len(symbols) or not symbols:
+        raise ValueError("it must have symbols, each of them once")
+    return symbols
 
 
 class SymbolTokenizer(WordTokenizer):

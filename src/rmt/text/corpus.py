@@ -6,7 +6,6 @@ token ids, little-endian, two bytes each up to 65,536 symbols and four above.
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from rmt.errors import DataError, RMTError, shown, unknown
+from rmt.jsonfile import parse_json
 from rmt.seal import SEAL, checksum, record_checksum
 from rmt.text.files import SPLITS
 from rmt.text.sums import is_large, known_checksum
@@ -90,7 +90,7 @@ def open_corpus(folder: Path) -> Corpus:
     if not file.is_file():
         raise DataError(f"{str(folder)!r} is not a prepared corpus: no {DESCRIPTION}; see rmt data prepare")
     try:
-        description = json.loads(file.read_bytes())
+        description = parse_json(file.read_text(encoding="utf-8"))
         version = description["format"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise damaged(file, "it cannot be read") from None

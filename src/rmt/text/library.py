@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from functools import cached_property
 from io import StringIO
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rmt.errors import DataError
+from rmt.jsonfile import parse_json
 from rmt.tasks.unknown import UnknownRule
 from rmt.text.files import line_blocks
 from rmt.text.vocabulary import ERROR, ESCAPED_BYTE, BlockIds, UnknownSymbol, Vocabulary, not_utf8
@@ -42,7 +42,7 @@ class LibraryTokens(Vocabulary):
     @cached_property
     def unknown_id(self) -> int:
         """The id of what the tokenizer does not know, -1 if it has none."""
-        model = json.loads(self.text)["model"]
+        model = parse_json(self.text)["model"]
         symbol = model.get("unk_token")
         id = model.get("unk_id") if symbol is None else self.library.token_to_id(symbol)
         return -1 if id is None else id

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from rmt.errors import CheckpointError, ConfigError
-from rmt.location import class_at
+from rmt.jsonfile import parse_json
+from rmt.location import class_at, require_trust
 from rmt.store import write_whole
 from rmt.tasks.babi import HashedWordTokenizer
 from rmt.tasks.tokenizer import Decoder, SymbolTokenizer, TaskTokenizer, WordTokenizer
@@ -189,12 +190,19 @@ def load_tokenizer(folder: Path) -> TaskTokenizer:
     try:
         if file.name == LIBRARY_FILE:
             return LineTokenizer(LibraryTokens(file.read_bytes().decode()))
-        content = json.loads(file.read_text(encoding="utf-8"))
-        return kind_of(content["tokens"]).restore(content)
+        content = parse_json(file.read_text(encoding="utf-8"))
+        kind = content["tokens"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
-        raise CheckpointError(
-            f"{str(file)!r} is damaged ({error}); copy it from another copy of the run"
-        ) from None
+        raise damaged(file, error) from None
+    require_trust(str(kind), "tokens", file)
+    try:
+        return kind_of(kind).restore(content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
+        raise damaged(file, error) from None
+
+
+def damaged(file: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(f"{str(file)!r} is damaged ({error}); copy it from another copy of the run")
 
 
 def kind_of(name: str) -> type[TaskTokenizer]:

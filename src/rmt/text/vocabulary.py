@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from rmt.errors import ConfigError, DataError, unknown
+from rmt.jsonfile import parse_json
 from rmt.location import class_at
 from rmt.tasks.tokenizer import END, UNKNOWN
 from rmt.tasks.unknown import UnknownRule
@@ -171,7 +172,7 @@ def load_vocabulary(path: Path) -> Vocabulary:
     remedy = "name a folder of rmt data prepare, or a tokenizer.json"
     try:
         text = file.read_bytes().decode()
-        content = json.loads(text)
+        content = parse_json(text)
         if "model" in content:
             return make_vocabulary("tokenizer", text)
         return make_vocabulary(content["tokens"], content["symbols"])

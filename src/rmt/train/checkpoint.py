@@ -18,6 +18,8 @@ from torch import Tensor
 
 from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError
+from rmt.jsonfile import parse_json
+from rmt.location import require_trust, trusting
 from rmt.partial import sweep
 from rmt.seal import checksum, newest_whole, record_checksum
 from rmt.store import whole_folder, write_whole, writing
@@ -136,7 +138,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 def load_parts(folder: Path) -> Snapshot:
     """A checkpoint whose every byte is as it was written."""
     try:
-        record = json.loads((folder / "trainer.json").read_text())
+        record = parse_json((folder / "trainer.json").read_text())
         trainer, checksums = record["trainer"], dict(record["checksums"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(
@@ -171,21 +173,26 @@ def data_fingerprint(run: Path) -> str:
     checkpoints = Checkpoints(run)
     for step in checkpoints.steps():
         try:
-            record = json.loads((checkpoints.folder / f"step_{step}" / "trainer.json").read_text())
+            record = parse_json((checkpoints.folder / f"step_{step}" / "trainer.json").read_text())
             return str(record["trainer"].get("data", ""))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # reading the checkpoint itself says what is wrong with it
     return ""
 
 
-def load(path: str | Path) -> SegmentModel:
-    """The trained model of a run (its best checkpoint, else its last) or of one checkpoint folder."""
+def load(path: str | Path, trust: bool = False) -> SegmentModel:
+    """The trained model of a run (its best checkpoint, else its last) or of one checkpoint folder.
+
+    `trust` lets a class run that the folder names as its kind of memory.
+    """
     path, run = Path(path), run_folder(path)
     config = load_config(run)
     checkpoints = Checkpoints(run)
     name = path.resolve().name if path != run else checkpoints.chosen()
     if not name:
         raise CheckpointError(f"run {str(run)!r} has no checkpoint yet; train it further with rmt train")
+    with trusting(trust):
+        require_trust(config.model.memory.kind, "model.memory.kind", run)
     try:
         saved = load_parts(checkpoints.folder / name)
     except CheckpointError as error:

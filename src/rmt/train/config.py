@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rmt.tasks.task import Task
 
 LARGEST_SEED = 2**32 - 1
+MOST_THREADS = 4096  # more than any CPU has; torch ends without a word where it cannot start so many
+RATE = Interval(0, 1e6, low_open=True)  # of learning; 1e300 is beyond what torch multiplies weights by
 BELOW_ONE = Interval(0, 1, high_open=True)
 SHARED = ("segments", "source", "shuffle", "reset")  # settings of `task` that are no option of any task
 
@@ -89,8 +91,8 @@ class OptimizerConfig:
     name: Literal["muon", "adamw", "adam"] = option(
         "muon", "muon: Muon for the layers' matrices, AdamW for the rest"
     )
-    lr: float = option(1e-3, "learning rate of Adam or AdamW", above(0))
-    matrix_lr: float = option(0.01, "learning rate of Muon", above(0))
+    lr: float = option(1e-3, "learning rate of Adam or AdamW", RATE)
+    matrix_lr: float = option(0.01, "learning rate of Muon", RATE)
     momentum: float = option(0.95, "momentum of Muon", BELOW_ONE)
     beta1: float = option(0.9, "Adam's decay of the first moment", BELOW_ONE)
     beta2: float = option(0.99, "Adam's decay of the second moment", BELOW_ONE)
@@ -209,7 +211,9 @@ class RunConfig:
         "ddp", "among processes of torchrun or srun: a model in each, or one model spread over them"
     )
     threads: int = option(
-        0, "CPU threads; 0 = torch's own choice; 1 is best beside other programs", at_least(0)
+        0,
+        "CPU threads; 0 = torch's own choice; 1 is best beside other programs",
+        Interval(0, MOST_THREADS, high_open=True),
     )
     precision: AskedPrecision = option("auto", TO_TRAIN)
 

@@ -1,0 +1,88 @@
+"""One command line tried in this process: what it came to."""
+
+import io
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from rmt.cli.main import main
+
+SECONDS = 30  # that a tiny command may take
+GOOD = {"done", "refused", "failed"}
+
+
+class Attempt(NamedTuple):
+    """A command line and its outcome."""
+
+    words: tuple[str, ...]
+    outcome: str  # done, refused, failed, traceback, hang or untidy
+    detail: str  # the line that was printed, or the traceback
+
+    @property
+    def is_good(self) -> bool:
+        return self.outcome in GOOD
+
+
+class TookTooLong(BaseException):
+    """The alarm."""
+
+
+def attempt(words: Sequence[str], seconds: float = SECONDS) -> Attempt:
+    """Run `rmt WORDS`, its output kept, its standard input empty."""
+    output, errors = Screen(), Screen()
+    before = sys.stdin, sys.stdout, sys.stderr
+    sys.stdin, sys.stdout, sys.stderr = Screen(), output, errors
+    try:
+        with alarm(seconds):
+            code = main(words)
+    except TookTooLong:
+        return Attempt(tuple(words), "hang", f"{seconds:g} s")
+    except BaseException:
+        return Attempt(tuple(words), "traceback", traceback.format_exc())
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = before
+    return Attempt(tuple(words), *judged(code, output.text(), errors.text()))
+
+
+def judged(code: int, output: str, errors: str) -> tuple[str, str]:
+    """The outcome by an exit code and what was printed: a mistake is one line at the end, all printable."""
+    last = errors.splitlines()[-1] if errors else ""
+    if "\x1b" in output + errors:
+        return "untidy", f"an escape sequence was printed: {last!r}"
+    if "Traceback" in errors:
+        return "traceback", errors
+    if code == 0:
+        return "done", last
+    if code in (1, 2, 130) and last.startswith("rmt: ") and len(last) < 1500:
+        return ("refused" if code == 2 else "failed"), last
+    return "untidy", f"exit code {code}, {errors[-2000:]!r}"
+
+
+class Screen(io.TextIOWrapper):
+    """A stream in memory."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", errors="surrogateescape", write_through=True)
+
+    def text(self) -> str:
+        buffer: Any = self.buffer
+        return str(buffer.getvalue().decode("utf-8", "surrogateescape"))
+
+
+@contextmanager
+def alarm(seconds: float) -> Iterator[None]:
+    """Raise in the main thread after so many seconds."""
+
+    def ring(*_: Any) -> None:
+        raise TookTooLong
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,141 @@
+"""Odd values for every option of every command."""
+
+import random
+from collections.abc import Iterator
+
+from rmt.cli import flags
+from tests.cli.command import TINY
+from tests.cli.commands import all_commands
+from tests.soak.workspace import FINETUNE, TINY_TEXT
+
+# command: whole command lines that take about a second, with files of the workspace
+BASES = {
+    "train": [f"copy {TINY} --out out --quiet", f"text --data book.txt --out out {TINY_TEXT}"],
+    "evaluate": ["run --samples 4 --quiet --device cpu", "book-run --data book.txt --quiet --device cpu"],
+    "attention": ["run --quiet --out out.html"],
+    "stream": ["book-run book.txt --quiet --device cpu", "book-run book.txt --resume state --quiet"],
+    "generate": ["book-run --prompt so --tokens 3 --device cpu", "run --prompt 1 --tokens 3 --device cpu"],
+    "data list": [""],
+    "data show": ["copy", "memory-qa --data data"],
+    "data get": ["enwik8 --path book.txt --out out"],
+    "data prepare": ["book.txt --out out", "splits --tokens words --out out"],
+    "data check": ["corpus"],
+    "runs": ["."],
+    "report": ["run"],
+    "reproduce": ["copies --list"],
+    "bench": ["--list"],
+}
+BASES_WITH_BACKBONE = {
+    "finetune": [f"documents.jsonl {FINETUNE} --out out --quiet"],
+    "predict": ["tuned documents.jsonl --device cpu"],
+    "info": ["bert"],
+}
+# of these, what is valid can take for ever: a server, a model of any size, a budget of any length
+ENDLESS = {"serve", "model.layers", "train.steps", "seeds", "examples", "epochs", "threads"}
+NUMBERS = (
+    *(
+        "0",
+        "-1",
+        "1",
+        "7",
+        "1.5",
+        "-0",
+        "+3",
+        "1e3",
+        "1e400",
+        "-1e-400",
+        "nan",
+        "inf",
+        "-inf",
+        "0x10",
+        "1_000",
+    ),
+    *(
+        "2147483648",
+        "4611686018427387904",
+        "9223372036854775808",
+        "9" * 30,
+        "9" * 5000,
+        "٣",
+        "½",
+        " 2 ",
+        "1,2",
+    ),
+)
+TEXTS = (
+    *("", " ", "none", "None", "null", "true", "off", "auto", "-", "--", ",", ",,", "a,b", "a=b", "=", ":"),
+    *(
+        "a:b",
+        "os:path",
+        "rmt:Task",
+        "rmt.tasks.copy:",
+        "rmt.tasks.copy:Nothing",
+        "rmt.tasks.task:Task",
+        "..:x",
+    ),
+    *("x" * 5000, "[/bold]", "[red]x", "\x1b[31m", "two\nlines", "\x00", "\udcff", "\u202e", "💥", "ä" * 300),
+    *(
+        "/dev/null",
+        "/proc/self/mem",
+        "/nonexistent/x",
+        ".",
+        "run",
+        "book.txt",
+        "run/config.yaml",
+        "data",
+        "bert",
+    ),
+    *("corpus", "corpus/train.bin", "state", "book-run", "run/checkpoints", "skip", "replace:", "replace:\n"),
+    *(
+        "{}",
+        "[]",
+        "'",
+        '"',
+        "\\",
+        "%s",
+        "{0}",
+        "$HOME",
+        "*",
+        "?",
+        "a b",
+        "symbols=3",
+        "length=2",
+        "symbols=-1",
+    ),
+)
+
+
+def odd_options(seed: int, with_backbone: bool = False) -> Iterator[list[str]]:
+    """Command lines without end, each with one to three odd values."""
+    draw, commands = random.Random(seed), all_commands()
+    bases = {**BASES, **(BASES_WITH_BACKBONE if with_backbone else {})}
+    while True:
+        for name, lines in bases.items():
+            spellings = sorted(commands[name].grammar().flags)
+            words = draw.choice(lines).split()
+            if words and draw.random() < 0.15:
+                words[0] = draw.choice(NUMBERS + TEXTS)
+            for _ in range(draw.choice((1, 1, 1, 2, 3))):
+                words = with_odd_value(words, draw.choice(spellings), commands[name].grammar(), draw)
+            yield [*name.split(), *words]
+
+
+def with_odd_value(words: list[str], spelling: str, grammar: flags.Grammar, draw: random.Random) -> list[str]:
+    """The words with an odd value for one flag, in place of the one it may have."""
+    leaf = grammar.flags[spelling]
+    if leaf.name in ENDLESS:
+        return words
+    same = {other for other, its in grammar.flags.items() if its.name == leaf.name}
+    kept: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word.partition("=")[0] not in same:
+            kept.append(word)
+        elif "=" not in word and rest and not flags.is_switch(leaf):
+            rest.pop(0)
+    value = draw.choice(draw.choice((NUMBERS, TEXTS)))
+    form = draw.random()
+    if form < 0.7:
+        return [*kept, f"{spelling}={value}"]
+    return [*kept, spelling, value] if form < 0.95 else [*kept, spelling]
