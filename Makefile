@@ -14,10 +14,10 @@ CODE := $(wildcard src tests examples benchmarks docs)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-all test-gpu soak check format bench docs clean
+.PHONY: help install demo test test-all test-packages test-gpu soak check format bench docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 install: $(INSTALLED) ## create the virtual environment and install the package with its development tools
 
@@ -29,6 +29,9 @@ test: $(TEST_INSTALLED) ## run the tests but the slow ones; ARGS='-k bptt' selec
 
 test-all: $(TEST_INSTALLED) ## run all tests, slow ones too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+test-packages: $(TEST_INSTALLED) ## build wheel and sdist and try them in an empty environment; ARGS=--full: all tests
+	$(BIN)/python tests/packages/check.py $(ARGS)
 
 test-gpu: $(TEST_INSTALLED) ## run all that needs a GPU, and the kernels on it
 	@$(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || \

@@ -1,4 +1,4 @@
-"""With release 17fc2a8, `python make.py FOLDER` made the run folders, sessions and wrapped models here."""
+"""`python make.py FOLDER`, run at the commit a folder is named after, made what the folders here hold."""
 
 import json
 import os

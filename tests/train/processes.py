@@ -1,4 +1,4 @@
-"""Two processes that talk through gloo, as torchrun would start them."""
+"""Processes that talk through gloo, as torchrun would start them."""
 
 import os
 import socket
@@ -12,18 +12,17 @@ import torch.multiprocessing
 
 import rmt
 
-WORLD = 2
-PLACE = str(Path(rmt.__file__).parents[1])
+SOURCE = str(Path(rmt.__file__).parents[1])
 
 
-def variables(rank: int, port: int) -> dict[str, str]:
+def variables(rank: int, port: int, count: int) -> dict[str, str]:
     """What torchrun tells a process."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "GROUP_RANK": "0",
-        "WORLD_SIZE": str(WORLD),
-        "LOCAL_WORLD_SIZE": str(WORLD),
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "TORCHELASTIC_RUN_ID": "test",
@@ -31,28 +30,34 @@ def variables(rank: int, port: int) -> dict[str, str]:
 
 
 def in_two_processes(work: Callable[..., None], *arguments: Any) -> None:
-    """Call `work(*arguments)` in two processes forked from this one; an error in one is an error here."""
+    in_processes(2, work, *arguments)
+
+
+def in_processes(count: int, work: Callable[..., None], *arguments: Any) -> None:
+    """Call `work(*arguments)` in processes forked from this one; an error in any is an error here."""
     torch.multiprocessing.start_processes(
-        enter, (free_port(), work, arguments), nprocs=WORLD, start_method="fork"
+        enter, (free_port(), count, work, arguments), nprocs=count, start_method="fork"
     )
 
 
-def enter(rank: int, port: int, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def enter(rank: int, port: int, count: int, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     from rmt.train.processes import leave
 
-    os.environ.update(variables(rank, port))
+    if count > 1:
+        os.environ.update(variables(rank, port, count))
     work(*arguments)
     leave()
 
 
-def start_two(arguments: list[str]) -> list[subprocess.Popen[str]]:
-    """`rmt ARGUMENTS` in two processes, in a process group that the first leads."""
+def start_processes(count: int, arguments: list[str]) -> list[subprocess.Popen[str]]:
+    """`rmt ARGUMENTS` in many processes, in a process group that the first leads."""
     port, group, started = free_port(), 0, []
-    for rank in range(WORLD):
+    for rank in range(count):
+        environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": SOURCE, **variables(rank, port, count)}
         started.append(
             subprocess.Popen(
                 [sys.executable, "-m", "rmt.cli.main", *arguments],
-                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PLACE, **variables(rank, port)},
+                env={**os.environ, **environment},
                 process_group=group,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

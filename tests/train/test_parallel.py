@@ -1,4 +1,4 @@
-"""Two processes train the model that one would: replicated or sharded, stopped and resumed."""
+"""Two or four processes train the model that one would: replicated or sharded, stopped and resumed."""
 
 import contextlib
 import os
@@ -11,14 +11,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rmt.config import from_dict, to_dict
-from rmt.errors import CheckpointError, ConfigError
+from rmt.errors import ConfigError
 from rmt.train.config import RunConfig
 from rmt.train.loop import Loop
 from rmt.train.processes import is_first
 from rmt.train.snapshots import snapshot
 from rmt.yamlfile import write_yaml
-from tests.train.processes import in_two_processes, start_two
-from tests.train.runs import Unplugged, Watcher, run, tiny, trainer_of
+from tests.train.processes import in_processes, in_two_processes, start_processes
+from tests.train.runs import Unplugged, Watcher, tiny, trainer_of
 
 STRATEGIES = ("ddp", "fsdp")
 DOUBLE = {"precision": "64-true", "optimizer": {"clip": 0.1}}
@@ -67,14 +67,25 @@ SETTINGS = {
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_two_processes_take_the_steps_of_one(name, strategy):
+    assert_steps_of_one(2, name, strategy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", ["sequences", "text-reset"])
+def test_four_processes_take_the_steps_of_one(name, strategy):
+    assert_steps_of_one(4, name, strategy)
+
+
+def assert_steps_of_one(count: int, name: str, strategy: str) -> None:
     config = config_of({**DOUBLE, **SETTINGS[name]})
     alone = trainer_of(config)
     losses = [update.loss for _ in range(3) for update in alone.to_host(list(alone.updates()))]
-    in_two_processes(three_batches, config_of({**DOUBLE, **SETTINGS[name], "strategy": strategy}))
-    found = load_file("weights")
-    torch.testing.assert_close(found.pop("losses"), torch.tensor(losses), rtol=1e-9, atol=0)
+    in_processes(count, three_batches, config_of({**DOUBLE, **SETTINGS[name], "strategy": strategy}))
+    weights = load_file("weights")
+    torch.testing.assert_close(weights.pop("losses"), torch.tensor(losses), rtol=1e-9, atol=0)
     for key, tensor in alone.model.state_dict().items():
-        torch.testing.assert_close(found[key], tensor, rtol=1e-9, atol=1e-10, msg=key)
+        torch.testing.assert_close(weights[key], tensor, rtol=1e-9, atol=1e-10, msg=key)
 
 
 def three_batches(config: RunConfig) -> None:
@@ -116,13 +127,13 @@ def test_two_processes_killed_and_resumed_end_with_the_bits_of_an_uninterrupted_
         "--model.layers 1 --model.heads 1 --model.head_width 4 --model.width 8 --model.inner_width 8 "
         f"--train.log_every 1 --train.save_every 2 --train.evaluate_every 10 --strategy {strategy}"
     ).split()
-    killed = start_two([*command, "--out", "killed"])
+    killed = start_processes(2, [*command, "--out", "killed"])
     wait_for(tmp_path / "killed" / "checkpoints" / "step_10", killed)
     os.killpg(killed[0].pid, signal.SIGKILL)
     [process.communicate() for process in killed]
     assert [process.returncode for process in killed] == [-signal.SIGKILL] * 2
     for folder in ("killed", "whole"):
-        finished = start_two([*command, "--out", folder])
+        finished = start_processes(2, [*command, "--out", folder])
         said = [process.communicate() for process in finished]
         assert_work_done(finished, tmp_path / folder, said)
         assert "perplexity" in said[0][0]
@@ -149,14 +160,6 @@ def wait_for(path: Path, processes: list) -> None:
         assert all(process.poll() is None for process in processes), processes[0].communicate()
         time.sleep(0.1)
     raise AssertionError(f"{path} never came")
-
-
-def test_one_process_does_not_go_on_where_two_stopped(tmp_path):
-    config = config_of(TEXT)
-    (tmp_path / "run").mkdir()
-    in_two_processes(run_until, config, tmp_path / "run", 3)
-    with pytest.raises(CheckpointError, match="trained by 2 processes, not 1; start as many again"):
-        run(config, tmp_path / "run")
 
 
 def test_a_batch_that_does_not_share_is_refused():

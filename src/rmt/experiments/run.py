@@ -24,7 +24,7 @@ from rmt.train.ensemble import Ensemble, require_stackable
 from rmt.train.folder import alone, load_result
 from rmt.train.log import Clock
 from rmt.train.loop import Loop, Observer
-from rmt.train.processes import is_first
+from rmt.train.processes import all_needed, is_first
 from rmt.train.stored import load_config, written
 
 TASK_FILE = "task.json"  # what the task says of itself, for whoever has the run folder and no task
@@ -38,7 +38,7 @@ def train(
 
     The folder is touched only when all settings have proved possible.
     """
-    with ExitStack() as held:
+    with ExitStack() as held, all_needed():
         with writable(folder):
             config = settled(config, stored_precision(folder, restart))
             if result := finished(config, folder, restart):
@@ -186,6 +186,8 @@ def refuse_other(config: RunConfig, folder: Path) -> None:
     """Raise if the folder belongs to another configuration, naming the first difference."""
     stored = decided(load_config(folder))
     for leaf in leaves(RunConfig):
+        if leaf.name == "strategy":
+            continue  # how processes share a model does not change it
         old, new = value_of(stored, leaf.name), value_of(config, leaf.name)
         if old != new:
             raise ConfigError(

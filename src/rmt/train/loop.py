@@ -24,7 +24,7 @@ from rmt.train.log import Clock, MetricsLog, environment, process_seconds
 from rmt.train.measure import Measurement, measure
 from rmt.train.parallel import gathered
 from rmt.train.processes import is_first
-from rmt.train.snapshots import restore, snapshot
+from rmt.train.snapshots import change_of_processes, require_same_step, restore, snapshot
 from rmt.train.trainer import Portion, Trainer, Update, UpdateNumbers
 from rmt.train.update import UpdateResult
 
@@ -106,11 +106,14 @@ class Loop:
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
+        self.trainer.processes.barrier()  # the first process has prepared the folder
         saved = self.checkpoints.newest(self.observer.warning, self.resume_up_to)
-        self.trainer.processes.barrier()  # before the first process tidies up
+        require_same_step(self.trainer.processes, saved)  # before the first process tidies up
         if saved is not None:
             restore(self.trainer, saved)
-            self.observer.note(f"resuming at step {self.trainer.step}")
+            self.observer.note(
+                f"resuming at step {self.trainer.step}{change_of_processes(self.trainer, saved)}"
+            )
         elif self.checkpoints.steps():
             self.observer.warning("no checkpoint is whole: starting anew")
         if is_first():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import re
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -14,13 +15,19 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, RMTError
 from rmt.precision import MIXED, AskedPrecision, Precision, precision_of
 
 Value = TypeVar("Value")
 Module = TypeVar("Module", bound=nn.Module)
 PATIENCE = timedelta(minutes=30)  # of processes that wait for the first to test the model
 DEFAULT_PORT, SLURM_PORTS = 12910, 15000  # with Slurm, and the last four digits of the job's number
+
+
+class ProcessLost(RMTError):
+    """Another process of the run ended, or answers no more."""
+
+    exit_code = 1
 
 
 class Processes:
@@ -84,6 +91,26 @@ def launch(device: str, asked: AskedPrecision, batch: int, accumulate: int) -> P
     if world > 1:
         join(mine)
     return Processes(mine, precision_of("auto", mine) if asked == "auto" else asked)
+
+
+@contextmanager
+def all_needed() -> Iterator[None]:
+    """While this is open, a message that another process does not answer ends this one with a line."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+            raise
+        raise ProcessLost(
+            f"process {global_rank()} of {world_size()} lost another one ({reason_lost(str(error))}), whose "
+            "own message says why; the same command goes on from the last checkpoint"
+        ) from None
+
+
+def reason_lost(message: str) -> str:
+    """What gloo or the network says, without its source file and its advice."""
+    first_sentence = message.splitlines()[0].split(". ")[0]
+    return re.sub(r"^\[[^]]*\] ?", "", first_sentence).strip(" .")
 
 
 def world_size() -> int:

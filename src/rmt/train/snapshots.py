@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from rmt.errors import CheckpointError
+from rmt.gpu.dropout import update_keys
 from rmt.train.checkpoint import Snapshot
 from rmt.train.parallel import placed, rows_of_all, whole
+from rmt.train.processes import Processes
 from rmt.train.trainer import Trainer, UpdateNumbers
 from rmt.train.weights import current_names, model_checksum, require_fit
 
@@ -79,10 +81,8 @@ def restore(trainer: Trainer, saved: Snapshot) -> None:
                 states.setdefault(int(index), {})[name] = placed(tensor, parameters[int(index)])
         optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
     count, rank = processes.world_size, processes.global_rank
-    local = {key: rows.chunk(count)[rank] for key, rows in saved.state.items()}
-    torch.set_rng_state(local.pop("rng")[0].clone())
-    if "cuda_rng" in local:
-        torch.cuda.set_rng_state(local.pop("cuda_rng")[0].clone(), processes.device)
+    local = {key: rows.tensor_split(count)[rank] for key, rows in saved.state.items()}
+    restore_random(trainer, local.pop("rng"), local.pop("cuda_rng", None), saved.trainer)
     trainer.rate.load_state_dict(saved.trainer["rate"])
     trainer.curriculum.number = saved.trainer["stage"]
     for name in COUNTERS:
@@ -94,17 +94,44 @@ def restore(trainer: Trainer, saved: Snapshot) -> None:
     trainer.updater.forget_recordings()  # optimizer states are elsewhere now
 
 
+def restore_random(
+    trainer: Trainer, rng: Tensor, cuda_rng: Tensor | None, position_saved: dict[str, Any]
+) -> None:
+    """Go on with the random numbers of this process; among more or fewer processes, with new ones."""
+    processes = trainer.processes
+    if position_saved["processes"] != processes.world_size:
+        keys = update_keys(trainer.config.seed, position_saved["step"], processes.global_rank)
+        torch.manual_seed(int(keys[0]))
+        return
+    torch.set_rng_state(rng[0].clone())
+    if cuda_rng is not None:
+        torch.cuda.set_rng_state(cuda_rng[0].clone(), processes.device)
+
+
+def change_of_processes(trainer: Trainer, saved: Snapshot) -> str:
+    """What to know where a run goes on among more or fewer processes than before, if it does."""
+    before, now = saved.trainer["processes"], trainer.processes.world_size
+    if before == now:
+        return ""
+    return f" among {now} processes instead of {before}: sums and dropout differ from here on"
+
+
+def require_same_step(processes: Processes, saved: Snapshot | None) -> None:
+    """Refuse to go on where processes see different checkpoints, as without a shared file system."""
+    step = 0 if saved is None else saved.trainer["step"]
+    first = processes.broadcast(step)
+    if step != first:
+        raise CheckpointError(
+            f"process {processes.global_rank} finds checkpoint {step} and the first process {first}; "
+            "all processes need the same run folder: name one on a shared file system with --out"
+        )
+
+
 def require_same(trainer: Trainer, saved: Snapshot) -> None:
-    """Refuse a snapshot of other text or of another number of processes."""
-    mine, theirs = position(trainer), saved.trainer
-    if theirs["data"] not in ("", mine["data"]):  # release 0.1.0 kept none of memory-qa
+    """Refuse a snapshot of other data."""
+    if saved.trainer["data"] not in ("", trainer.task.fingerprint):  # release 0.1.0 kept none of memory-qa
         raise CheckpointError(
             f"task.data={trainer.config.task.data!r} is not the corpus this run was trained on; "
             "prepare that one again, or start anew with --restart"
-        )
-    if theirs["processes"] != mine["processes"]:
-        raise CheckpointError(
-            f"this run was trained by {theirs['processes']} processes, not {mine['processes']}; "
-            "start as many again, or start anew with --restart"
         )
     require_fit(trainer.config.model, saved, "its config.yaml, or use --restart")

@@ -1,4 +1,4 @@
-"""What release 17fc2a8 wrote opens in this one, and computes the same numbers."""
+"""What earlier commits wrote opens in this one, and computes the same numbers."""
 
 import json
 import shutil
@@ -15,28 +15,34 @@ from rmt.train.stored import load_config
 from tests.cli.command import rmt as command
 from tests.gpus import pretend
 
-HERE = Path(__file__).parent / "17fc2a8"
-EXPECTED = json.loads((HERE / "expected.json").read_text())
+HERE = Path(__file__).parent
+RELEASES = ("17fc2a8", "4c22bb8")  # the last commits of formats 1 and 2 so far
 RUNS = ("copy-rmt", "text-rmt", "text-transformer_xl_rmt")
 CLOSE = {"rtol": 1e-6, "atol": 1e-6}
 
 
-@pytest.fixture
-def release(tmp_path, monkeypatch):
-    """A copy of what the release wrote, as the working directory."""
+@pytest.fixture(params=RELEASES)
+def release(request, tmp_path, monkeypatch):
+    """A copy of what a release wrote, as the working directory."""
     folder = tmp_path / "release"
-    shutil.copytree(HERE, folder)
+    shutil.copytree(HERE / request.param, folder)
     monkeypatch.chdir(folder)
     return folder
 
 
-def doubles(numbers):
-    return torch.tensor(numbers, dtype=torch.float64)
+@pytest.fixture
+def numbers(release):
+    """What the release computed."""
+    return json.loads((release / "expected.json").read_text())
+
+
+def doubles(values):
+    return torch.tensor(values, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_folder_computes_what_it_computed(release, name):
-    model, expected = rmt.load(name).eval(), EXPECTED[name]
+def test_a_run_folder_computes_what_it_computed(release, numbers, name):
+    model, expected = rmt.load(name).eval(), numbers[name]
     tokens = torch.tensor(expected["tokens"])
     with torch.no_grad():
         outputs = list(rmt.unroll(model, tokens.split(8, dim=1), model.initial_state(2)))
@@ -45,8 +51,8 @@ def test_a_run_folder_computes_what_it_computed(release, name):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_saved_session_goes_on(release, name):
-    expected = EXPECTED[name]
+def test_a_saved_session_goes_on(release, numbers, name):
+    expected = numbers[name]
     session = rmt.Session.load(f"{name}.session", rmt.load(name).eval())
     session.feed(torch.tensor(expected["tokens"][0][11:]))
     assert session.score().loss == pytest.approx(expected["session"]["loss"], rel=1e-6)
@@ -54,10 +60,10 @@ def test_a_saved_session_goes_on(release, name):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_is_measured_as_it_was(release, name, capsys):
+def test_a_run_is_measured_as_it_was(release, numbers, name, capsys):
     result = command(capsys, f"evaluate {name}")
     assert result.code == 0, result.err
-    value = EXPECTED[name]["value"]
+    value = numbers[name]["value"]
     assert f"{value:.4f}" in result.out or f"{value:.3f}" in result.out
 
 
@@ -87,19 +93,19 @@ def test_a_run_keeps_its_number_format_on_any_device(release, name, capsys, monk
 
 
 @pytest.mark.parametrize("name", ["wrapped-gpt2", "wrapped-bert"])
-def test_a_wrapped_model_computes_what_it_computed(release, name):
+def test_a_wrapped_model_computes_what_it_computed(release, numbers, name):
     pytest.importorskip("transformers")
     model = load_wrapped(name)
-    expected = EXPECTED[name]
+    expected = numbers[name]
     with torch.no_grad():
         output = model(input_ids=torch.tensor(expected["tokens"]), return_state=True)
     torch.testing.assert_close(output.logits.double(), doubles(expected["logits"]), **CLOSE)
     torch.testing.assert_close(output.state.memory.double(), doubles(expected["memory"]), **CLOSE)
 
 
-def test_a_session_of_a_wrapped_model_goes_on(release):
+def test_a_session_of_a_wrapped_model_goes_on(release, numbers):
     pytest.importorskip("transformers")
-    expected = EXPECTED["wrapped-gpt2"]
+    expected = numbers["wrapped-gpt2"]
     session = rmt.Session.load("wrapped-gpt2.session", load_wrapped("wrapped-gpt2"))
     session.feed(torch.tensor(expected["tokens"][0][9:]))
     assert session.score().loss == pytest.approx(expected["session"]["loss"], rel=1e-6)
