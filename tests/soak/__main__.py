@@ -77,7 +77,9 @@ def soak(options: int, damaged: int, seed: int) -> tuple[Counter[str], list[Atte
             shutil.copytree(".", "../whole")
             for result in chain(odd_attempts(options, seed, with_backbone), damaged_attempts(damaged, seed)):
                 counts[result.outcome] += 1
-                bad += [] if result.is_good else [result]
+                if not result.is_good:
+                    bad.append(result)
+                    print(f"{result.outcome}: rmt {' '.join(result.words)!r}\n{result.detail}", flush=True)
     return counts, bad
 
 
@@ -88,8 +90,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     counts, bad = soak(asked.options, asked.damaged, asked.seed)
-    for result in bad:
-        print(f"{result.outcome}: rmt {' '.join(result.words)!r}\n{result.detail}")
     print(
         f"cases {counts.total():,}", *(f"{name} {counts[name]:,}" for name in ("done", "refused", "failed"))
     )

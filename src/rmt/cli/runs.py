@@ -60,6 +60,8 @@ def runs_below(folder: Path) -> Iterator[dict[str, Any]]:
             yield row_of(path.parent)
         except RMTError as error:
             print(f"rmt: {str(path.parent)!r} is passed over: {error}", file=sys.stderr)
+        except (KeyError, TypeError) as error:  # of a run of rmt finetune, whose settings are not all there
+            print(f"rmt: {str(path.parent)!r} is passed over: {error} is missing or wrong", file=sys.stderr)
 
 
 def row_of(run: Path) -> dict[str, Any]:

@@ -132,6 +132,9 @@ def open_library(data: str, qa: int, buckets: int, held_out: str) -> Library:
     symbols = sorted({word for text in texts for word in words_of(text)})
     words = HashedWords(symbols, buckets)
     stories = {split: list(stories_of(part, words)) for split, part in lines.items()}
+    for split, file in files.items():
+        if not stories[split]:
+            raise DataError(f"{str(file)!r} has no questions; get it again")
     border = len(stories["train"]) * 9 // 10
     shelf = {split: [novel(file, words) for file in books] for split, books in shelves(Path(data), held_out)}
     borders = [len(ids) * 9 // 10 for ids in shelf["train"]]

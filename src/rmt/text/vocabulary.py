@@ -178,7 +178,7 @@ def load_vocabulary(path: Path) -> Vocabulary:
         return make_vocabulary(content["tokens"], content["symbols"])
     except FileNotFoundError:
         raise DataError(f"vocabulary {str(file)!r} does not exist; {remedy}") from None
-    except (ValueError, KeyError, TypeError, ConfigError):
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, ConfigError):
         raise DataError(f"{str(file)!r} is not a vocabulary; {remedy}") from None
     except DataError as error:
         raise DataError(f"{str(file)!r}: {error}") from None
