@@ -37,6 +37,4 @@ __all__ += ["State", "add_memory", "bptt", "compat", "load", "presets", "unroll"
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'rmt' has no attribute {name!r}")
-    return getattr(
-        module := importlib.import_module(_HOME[name]), name, module
-    )  # some are modules themselves
+    return getattr(module := importlib.import_module(_HOME[name]), name, module)  # or a module itself
