@@ -30,11 +30,11 @@ _NAMES = {
     "rmt.train.checkpoint": "load",
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
-__all__ = sorted(_HOME)
+__all__ = ["CacheConfig", "MemoryConfig", "ModelConfig", "Output", "RMTError", "SegmentModel", "Session"]
+__all__ += ["State", "add_memory", "bptt", "compat", "load", "presets", "unroll"]  # type checkers read these
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'rmt' has no attribute {name!r}")
-    module = importlib.import_module(_HOME[name])
-    return getattr(module, name, module)  # compat and presets are modules themselves
+    return getattr(module := importlib.import_module(_HOME[name]), name, module)  # or a module itself

@@ -32,7 +32,7 @@ NATIVE = (TRAIN, "evaluate run", TRAIN_TEXT, "stream text tale.txt", "runs .")
 EXTRAS = {
     "info gpt2": "[hf]",
     "finetune table.csv --backbone gpt2": "[hf]",
-    "train text --data tale.txt --task.tokens subwords:64 --device cpu --out subwords": "[tokenizers]",
+    "data prepare tale.txt --tokenizer tokenizer.json --out prepared": "[tokenizers]",
 }
 PROGRAM = """\
 import rmt
@@ -122,6 +122,7 @@ def check_base(python: Path, folder: Path) -> None:
     require(run([command, "--version"], cwd=folder).stdout == f"rmt {version}\n", "another --version")
     (folder / "tale.txt").write_text("Once upon a time there was a memory.\n" * 30)
     (folder / "table.csv").write_text("text,label\n" + "a tale,good\nanother tale,bad\n" * 20)
+    (folder / "tokenizer.json").write_text('{"version": "1.0", "model": {}}')
     for line in ("--help", "train --help", *NATIVE):
         run([command, *line.split()], cwd=folder)
     for line, extra in EXTRAS.items():
