@@ -42,6 +42,9 @@ def model_checksum(config: ModelConfig) -> str:
 
 def require_fit(config: ModelConfig, saved: SavedModel, source: str) -> None:
     """Refuse a checkpoint of another model than that of a configuration, before any of it is allocated."""
+    described = saved.trainer.get("model", "")
+    if described == model_checksum(config):
+        return  # and building a model of no memory loads torch's compiler, for seconds
     weights = current_names(saved.model)
     remedy = f"put back the settings that the run was trained with: {source}"
     if config.layers > len(weights):
@@ -57,5 +60,5 @@ def require_fit(config: ModelConfig, saved: SavedModel, source: str) -> None:
                 f"the settings of model do not fit the checkpoint: {name} has the shape "
                 f"{stored.get(name, 'none')}, with these settings {expected.get(name, 'none')}; {remedy}"
             )
-    if saved.trainer.get("model", "") not in ("", model_checksum(config)):
+    if described:
         raise CheckpointError(f"the configuration is of another model than the checkpoint; {remedy}")
