@@ -2,16 +2,18 @@
 
 import json
 import re
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 
 from rmt import SegmentModel, Session, load
+from rmt.bench.text import made_text
 from rmt.cli import progress
 from rmt.config import leaves, value_of
 from rmt.evaluate.perplexity import perplexity, with_cache
-from rmt.text.corpus import FORMAT
 from rmt.text.task import Text
 from rmt.train.config import RunConfig
 from tests.cli.book import TRAIN, write_book
@@ -260,16 +262,10 @@ def test_a_printed_configuration_is_the_same_configuration(capsys, options):
     assert rmt(capsys, "train --config config.yaml --print_config") == (0, out, "")
 
 
+@cache
 def described(size: str, vocabulary: int | None = None) -> str:
-    """A corpus of which nothing is there but its description."""
-    vocabulary = vocabulary or VOCABULARIES[size]
-    folder = Path(f"corpus-{vocabulary}")
-    folder.mkdir(exist_ok=True)
-    kind = "words" if size == "wt103-base" else "bytes"
-    splits = {"train": {}, "valid": {}, "test": {}}
-    description = {"format": FORMAT, "tokens": kind, "vocabulary": vocabulary, "splits": splits}
-    (folder / "corpus.json").write_text(json.dumps(description))
-    return str(folder)
+    """A corpus of a few words with as many symbols as the published one has."""
+    return made_text(vocabulary or VOCABULARIES[size], Path(tempfile.mkdtemp()), count=1200)
 
 
 def parameters(config: RunConfig) -> int:

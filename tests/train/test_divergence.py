@@ -52,7 +52,7 @@ def test_a_run_that_diverges_names_the_checkpoint_that_is_whole(tmp_path, monkey
 
 def test_weights_that_are_no_numbers_are_never_saved(tmp_path):
     config = tiny(
-        optimizer={"name": "adamw", "lr": 1e37, "weight_decay": 1e3},
+        optimizer={"name": "adamw", "lr": 1e6, "weight_decay": 1e34},
         train={"save_every": 1, "evaluate_every": 12},
     )
     with pytest.raises(Diverged, match="weight=nan at step 1: training diverged; no checkpoint was saved"):
