@@ -10,7 +10,7 @@ from rmt.errors import ConfigError, unknown
 if TYPE_CHECKING:  # pages of help name the formats, and do without torch
     import torch
 
-Precision = Literal["32-true", "bf16-mixed", "64-true"]  # of Fabric's, those that a run may have
+Precision = Literal["32-true", "bf16-mixed", "64-true"]  # that a run may have
 AskedPrecision = Literal["auto", "32-true", "bf16-mixed", "64-true"]
 MIXED = "bf16-mixed"
 NAMES = ("auto", "32-true", MIXED, "64-true")

@@ -245,7 +245,7 @@ def why(model: SegmentModel, monkeypatch: pytest.MonkeyPatch, **how: Any) -> str
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that has all it takes."""
-    monkeypatch.setattr("rmt.gpu.engine.has_bfloat16", lambda: True)
+    monkeypatch.setattr("rmt.gpu.engine.multiplies_in_bfloat16", lambda device: True)
     monkeypatch.setattr("rmt.gpu.engine.find_spec", lambda name: name)
 
 
@@ -282,7 +282,7 @@ def test_a_model_with_a_frozen_parameter_is_served_where_it_does_not_learn(gpu, 
 @pytest.mark.parametrize(
     ("missing", "reason"),
     [
-        ("has_bfloat16", "the GPU multiplies neither in bfloat16 nor in TF32"),
+        ("multiplies_in_bfloat16", "the GPU multiplies neither in bfloat16 nor in TF32"),
         ("find_spec", "Triton is not installed"),
     ],
 )

@@ -13,6 +13,22 @@ import torch.multiprocessing
 import rmt
 
 SOURCE = str(Path(rmt.__file__).parents[1])
+# a run of text with memory and cache, to be shared among processes
+TEXT = {
+    "task": {"name": "text", "data": "book.txt", "segment_length": 5, "options": {"occurring": True}},
+    "model": {
+        "vocabulary": 30,
+        "layers": 2,
+        "heads": 2,
+        "head_width": 4,
+        "width": 8,
+        "inner_width": 8,
+        "memory": {"size": 2},
+        "cache": {"size": 3},
+    },
+    "train": {"batch": 4, "steps": 6, "evaluate_every": 3, "save_every": 2, "log_every": 1},
+    "bptt": {"schedule": "sliding", "depth": 1},
+}
 
 
 def variables(rank: int, port: int, count: int) -> dict[str, str]:

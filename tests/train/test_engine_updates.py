@@ -236,3 +236,16 @@ def test_recorded_updates_with_dropout_are_those_that_are_not_recorded(settings:
     assert bool(recorded.updater.recorder.recordings)
     assert not eager.updater.recorder.recordings
     torch.testing.assert_close(*losses, rtol=1e-5, atol=1e-5)  # another mask would be seen
+
+
+def test_the_state_behind_segments_without_a_loss_is_in_the_form_of_a_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cache in the engine has the number format of its layers; checkpoints and recordings the run's."""
+    monkeypatch.setattr("rmt.gpu.parameters.MAX_EXACT_WIDTH", 0)
+    trainer = trainer_of(tiny(model=MODELS["transformer_xl_rmt"], precision="bf16-mixed"))
+    updater = trainer.updater
+    updater.engine = Engine(trainer.model, torch.bfloat16)
+    piece = trainer.feed.piece(0)
+    state = updater.state_behind(piece.segments[:2], piece.incoming[0], trainer.dropout_keys(0))
+    assert [tensor.dtype for tensor in state.flat()] == [tensor.dtype for tensor in updater.form.flat()]

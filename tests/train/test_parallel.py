@@ -17,26 +17,11 @@ from rmt.train.loop import Loop
 from rmt.train.processes import is_first
 from rmt.train.snapshots import snapshot
 from rmt.yamlfile import write_yaml
-from tests.train.processes import in_processes, in_two_processes, start_processes
+from tests.train.processes import TEXT, in_processes, in_two_processes, start_processes
 from tests.train.runs import Unplugged, Watcher, tiny, trainer_of
 
 STRATEGIES = ("ddp", "fsdp")
 DOUBLE = {"precision": "64-true", "optimizer": {"clip": 0.1}}
-TEXT = {
-    "task": {"name": "text", "data": "book.txt", "segment_length": 5, "options": {"occurring": True}},
-    "model": {
-        "vocabulary": 30,
-        "layers": 2,
-        "heads": 2,
-        "head_width": 4,
-        "width": 8,
-        "inner_width": 8,
-        "memory": {"size": 2},
-        "cache": {"size": 3},
-    },
-    "train": {"batch": 4, "steps": 6, "evaluate_every": 3, "save_every": 2, "log_every": 1},
-    "bptt": {"schedule": "sliding", "depth": 1},
-}
 
 
 @pytest.fixture(autouse=True)

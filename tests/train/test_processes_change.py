@@ -14,27 +14,11 @@ from rmt.train.loop import Loop
 from rmt.train.processes import Processes, is_first
 from rmt.train.snapshots import require_same_step
 from rmt.yamlfile import write_yaml
-from tests.train.processes import in_processes
+from tests.train.processes import TEXT, in_processes
 from tests.train.runs import Unplugged, Watcher
 
 STEPS = 6
-RUN = {
-    "task": {"name": "text", "data": "book.txt", "segment_length": 5, "options": {"occurring": True}},
-    "model": {
-        "vocabulary": 30,
-        "layers": 2,
-        "heads": 2,
-        "head_width": 4,
-        "width": 8,
-        "inner_width": 8,
-        "memory": {"size": 2},
-        "cache": {"size": 3},
-    },
-    "train": {"batch": 4, "steps": STEPS, "evaluate_every": 3, "save_every": 2, "log_every": 1},
-    "bptt": {"schedule": "sliding", "depth": 1},
-    "device": "cpu",
-    "precision": "64-true",
-}
+RUN = {**TEXT, "device": "cpu", "precision": "64-true"}
 # processes and strategy until step 3, from there to step 5, and to the end
 CHANGES = {
     "ddp-1-2": ((1, "ddp"), (2, "ddp")),

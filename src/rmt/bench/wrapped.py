@@ -8,8 +8,6 @@ that a wrapped model has no choice but to use: one segment after another, as lon
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -17,11 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rmt.bench.measure import Row, Spread
+from rmt.bench.measure import Row, Spread, block_times, spread
 from rmt.errors import ConfigError
 
 MEMORY = 10  # memory tokens, as many as the paper's language models have
-BLOCKS = 5  # of steps: their median is not moved by a single disturbance
 WARM_UP = 4  # steps: the second records what repeats
 LEARNING_RATE = 1e-5
 MILLISECONDS = 1000  # in a second
@@ -254,24 +251,16 @@ def bfloat16(device: torch.device) -> AbstractContextManager[Any]:
 
 def step_time(step: Callable[[], None], device: torch.device, steps: int) -> StepTime:
     """Milliseconds of a step; the host waits between blocks only."""
+
+    def work() -> int:
+        step()
+        return 1
+
     for _ in range(WARM_UP):
         step()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    times, size = [], max(1, steps // BLOCKS)
-    for _ in range(BLOCKS):
-        wait(device)
-        start = time.perf_counter()
-        for _ in range(size):
-            step()
-        wait(device)
-        times.append(MILLISECONDS * (time.perf_counter() - start) / size)
-    return StepTime(statistics.median(times), min(times), max(times))
-
-
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    return StepTime(*(MILLISECONDS * seconds for seconds in spread(block_times(work, steps, device))))
 
 
 def require_transformers() -> Any:

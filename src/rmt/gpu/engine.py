@@ -30,9 +30,10 @@ from rmt.gpu.settings import EngineSettings
 from rmt.gpu.tiles import TILES
 from rmt.gpu.tiles_file import load_tiles
 from rmt.gpu.weight_gradients import MAX_WAITING_ELEMENTS
+from rmt.precision import multiplies_in_bfloat16
 
 POSITIONS = ("relative", "rotary")
-# of products; those of float32 are in TF32 where a GPU multiplies, as in the plain layers when they train
+# of products; those of float32 are in TF32, as in the plain layers when they train: who has bfloat16 has that
 FORMATS = {"bf16-mixed": torch.bfloat16, "32-true": torch.float32}
 MAX_HEAD_WIDTH = 128  # what a tile of attention holds in an H200's registers
 
@@ -155,7 +156,7 @@ def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> 
         f"it serves CUDA devices, not {device.type}": device.type != "cuda",
         f"precision={precision} has no kernels": precision not in FORMATS,
         "products in TF32 are for training only": precision == "32-true" and not learns,
-        "the GPU multiplies neither in bfloat16 nor in TF32": not has_bfloat16(),
+        "the GPU multiplies neither in bfloat16 nor in TF32": not multiplies_in_bfloat16(device),
         "Triton is not installed": find_spec("triton") is None,  # torch's has_triton loads its compiler
         f"memory.kind={config.memory.kind} lives in the layers": model.memory.in_layers,
         f"positions={config.positions} look at what comes later": config.positions not in POSITIONS,
@@ -163,8 +164,3 @@ def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> 
         f"{', '.join(frozen[:1])} is frozen": learns and bool(frozen),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
-
-
-def has_bfloat16() -> bool:
-    """Whether the GPU multiplies in bfloat16 by itself; those that do know TF32, too."""
-    return torch.cuda.is_available() and bool(torch.cuda.is_bf16_supported(including_emulation=False))

@@ -126,4 +126,4 @@ class SingleUpdater(Updater):
         if self.engine is not None:
             self.engine.begin(keys.to(self.processes.device))
         sent = [self.processes.to_device(without_targets(segment)) for segment in segments]
-        return state_after(self.encode, sent, state)
+        return state_after(self.encode, sent, state).formatted(self.form)
