@@ -285,6 +285,10 @@ def test_every_public_name_is_there_and_at_the_home_that_type_checkers_see(name)
     assert found is getattr(sys.modules[HOMES[name]], name)
 
 
+def test_dir_lists_the_public_names_and_nothing_beside_them():
+    assert [name for name in dir(rmt) if not name.startswith("_")] == sorted(rmt.__all__)
+
+
 def test_a_name_that_is_not_public_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'rmt' has no attribute 'SegmentModle'"):
         rmt.SegmentModle  # noqa: B018

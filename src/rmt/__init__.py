@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rmt.train.checkpoint import load
 __version__ = "0.2.0"
 _NAMES = {
-    "rmt.compat": "compat",
     "rmt.core.bptt": "bptt",
     "rmt.core.config": "CacheConfig MemoryConfig ModelConfig",
     "rmt.core.model": "Output SegmentModel",
@@ -29,9 +28,10 @@ _NAMES = {
     "rmt.infer.session": "Session",
     "rmt.train.checkpoint": "load",
 }
-_HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
+_HOME = {"compat": "rmt.compat"} | {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = ["CacheConfig", "MemoryConfig", "ModelConfig", "Output", "RMTError", "SegmentModel", "Session"]
 __all__ += ["State", "add_memory", "bptt", "compat", "load", "presets", "unroll"]  # type checkers read these
+__dir__ = [*__all__, "__doc__", "__version__"].copy  # what dir(rmt) lists
 
 
 def __getattr__(name: str) -> Any:

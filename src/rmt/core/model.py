@@ -11,6 +11,15 @@ from torch import Tensor, nn
 
 from rmt.core.cache import Cache
 from rmt.core.config import ModelConfig
+from rmt.core.inputs import (
+    require_config,
+    require_lengths,
+    require_read_block,
+    require_segment,
+    require_state,
+    unknown_ids,
+    whole,
+)
 from rmt.core.memory import LayerMemory, build_memory
 from rmt.core.spans import Spans
 from rmt.core.state import State
@@ -49,7 +58,7 @@ class SegmentModel(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.config = config
+        self.config = require_config(config)
         self.embedding = build_embedding(config)
         self.memory = build_memory(config.memory, config.width, config.layers)
         self.cache = Cache(config.cache)
@@ -65,10 +74,19 @@ class SegmentModel(nn.Module):
         )
         self.reset_parameters()
 
+    def extra_repr(self) -> str:
+        """The sizes, above the modules that have them."""
+        config = self.config
+        parameters = sum(parameter.numel() for parameter in self.parameters())
+        return (
+            f"{config.layers} layers × {config.width}, vocabulary {config.vocabulary}, "
+            f"memory {config.memory.size}, cache {config.cache.size}, {parameters:,} parameters"
+        )
+
     def initial_state(self, batch: int) -> State:
         """The state before the first segment: initial memory, empty cache."""
         like, config = next(self.parameters()), self.config
-        cached = torch.zeros(batch, dtype=torch.long, device=like.device)
+        cached = torch.zeros(whole("batch", batch, zero=True), dtype=torch.long, device=like.device)
         empty = cached.to(like.dtype)[:, None, None].expand(-1, config.cache.size, config.width)
         return State(self.memory.initial(batch), (empty,) * config.layers, cached)
 
@@ -99,7 +117,7 @@ class SegmentModel(nn.Module):
         from an adaptive softmax with `capacities` in shapes that do not depend on them. Where nothing is to
         `predict`, the logits are (B, 0, V) and only what the next state needs is computed.
         """
-        require_same_batch(tokens, state)
+        require_segment(tokens, state, self.config)
         if targets is not None and not predict:
             raise ConfigError("targets were given where predict=False; leave one of them out")
         if reset is not None:
@@ -123,9 +141,9 @@ class SegmentModel(nn.Module):
 
         Where nothing is to `predict` from it, there are no hidden states.
         """
-        require_same_batch(tokens, state)
+        require_segment(tokens, state, self.config)
         valid, spans = self.valid(tokens, lengths, padding), self.spans(tokens.shape[1])
-        x = self.wrap(self.embedding(tokens), state)  # [H^mem ∘ H^0 ∘ H^mem]
+        x = self.wrap(self.embedded(tokens), state)  # [H^mem ∘ H^0 ∘ H^mem]
         needed = spans if predict or self.memory.carries_read else spans._replace(read=0, tokens=0)
         layers = self.layer_memory(state, needed, spans)
         encoded = self.backbone(
@@ -145,8 +163,21 @@ class SegmentModel(nn.Module):
 
     def wrap(self, embedded: Tensor, state: State) -> Tensor:
         """(B, L, D) -> [read ∘ tokens ∘ write] (B, R+L+W, D)."""
-        read, write = self.memory.read_block(state.carried), self.memory.write_block(state.carried)
+        read, write = self.read_block(state), self.memory.write_block(state.carried)
         return join(read.to(embedded.dtype), embedded, write.to(embedded.dtype))
+
+    def embedded(self, tokens: Tensor) -> Tensor:
+        """The embeddings (B, L, D) of ids (B, L)."""
+        try:
+            rows: Tensor = self.embedding(tokens)
+        except IndexError:
+            raise unknown_ids(self.config.vocabulary) from None
+        return rows
+
+    def read_block(self, state: State) -> Tensor:
+        """The block (B, R, D) in front of the tokens, of a state of this model."""
+        read = self.memory.read_block(state.carried)
+        return require_read_block(read, self.memory.read_size, self.config.width)
 
     def layer_memory(self, state: State, *spans: Spans) -> LayerMemory | None:
         """Memory in the layers, of the kinds that live there."""
@@ -168,6 +199,7 @@ class SegmentModel(nn.Module):
 
     def open(self, state: State) -> OpenSegment:
         """A segment to be encoded piece by piece: `step(tokens)` …, then `close()` for the next state."""
+        require_state(state)
         self.require_order_of_reading("stepping through a segment")
         return OpenSegment(self, state)
 
@@ -190,10 +222,7 @@ class SegmentModel(nn.Module):
             column = column.flip(0)
         elif padding != "right":
             raise ConfigError(f"padding={padding!r} is not right or left")
-        if lengths.min() < 0 or lengths.max() > tokens.shape[1]:
-            raise ConfigError(
-                f"lengths={lengths.tolist()} must be 0 to {tokens.shape[1]}, the length of the rows"
-            )
+        require_lengths(lengths, tokens)
         return column < lengths[:, None]
 
     def require_order_of_reading(self, what: str) -> None:
@@ -227,12 +256,3 @@ def build_embedding(config: ModelConfig) -> TiedEmbedding | AdaptiveEmbedding:
     if config.cutoffs:
         return AdaptiveEmbedding(config.vocabulary, config.width, config.cutoffs, config.div_val)
     return TiedEmbedding(config.vocabulary, config.width)
-
-
-def require_same_batch(tokens: Tensor, state: State) -> None:
-    """Refuse a state of other rows than the tokens."""
-    if tokens.dim() != 2 or len(tokens) != len(state.cached):
-        raise ConfigError(
-            f"tokens of shape {tuple(tokens.shape)} do not fit a state of {len(state.cached)} rows; "
-            f"give tokens (batch, length) and model.initial_state(batch)"
-        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rmt.config import check
 from rmt.core.config import CacheConfig, MemoryConfig, ModelConfig
 from rmt.errors import ConfigError, unknown
 
@@ -33,6 +34,7 @@ def check_preset(name: str, memory: int, cache: int) -> None:
     if name not in PRESETS:
         raise unknown("model", name, PRESETS)
     for field, value, wanted in zip(("memory", "cache"), (memory, cache), PRESETS[name], strict=True):
+        check(value, int, field)
         if value and not wanted:
             raise ConfigError(f"{field}={value} has no effect: the {name} model has no {field}; leave it out")
         if wanted and value < 1:

@@ -55,6 +55,18 @@ class State(Parts, metaclass=Constructor):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        """Its sizes in a line; the numbers are in its tensors."""
+        if not isinstance(self.cached, Tensor):
+            return super().__repr__()  # of what only stands for tensors
+        parts = [
+            f"{'memory' if path == TOKENS else path} {sizes(tensor.shape[1:])}"
+            for path, tensor in tree_items(self.carried)
+        ]
+        if any(rows.numel() for rows in self.cache):
+            parts.append(f"cache {sizes((len(self.cache), *self.cache[0].shape[1:]))}")
+        return f"State(batch {len(self.cached)}, {', '.join(parts)}, {self.nbytes:,} bytes)"
+
     @property
     def memory(self) -> Tensor:
         """The memory tokens H_τ^mem (B, M, D), where memory is of the kind `tokens`."""
@@ -125,3 +137,8 @@ class State(Parts, metaclass=Constructor):
     def nbytes(self) -> int:
         """Bytes of memory and cache together: what a stream costs, however long it is."""
         return sum(tensor.nbytes for tensor in self.flat()) - self.cached.nbytes
+
+
+def sizes(shape: Iterable[int]) -> str:
+    """Sizes in a line, as 8 × 64."""
+    return " × ".join(map(str, shape)) or "1"

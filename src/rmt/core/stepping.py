@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from rmt.core.inputs import require_segment
 from rmt.core.memory import LayerMemory
 from rmt.core.spans import Spans
 from rmt.core.state import State
@@ -33,7 +34,7 @@ class OpenSegment:
         self.length = 0  # T
         self.exists: Tensor | None = None  # (B, T) which columns a row has; none = all
         self.past: tuple[KeyValue, ...] = ()  # N × keys and values of [cache ∘ read ∘ tokens so far]
-        read = self.advance(model.memory.read_block(state.carried), model.spans(0, write=False))
+        read = self.advance(model.read_block(state), model.spans(0, write=False))
         self.past = read.seen
         self.layer_inputs: tuple[Tensor, ...] = read.layer_inputs  # with a cache, of tokens, too
         self.read_block: Tensor = read.hidden
@@ -44,9 +45,10 @@ class OpenSegment:
 
     def encode(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Encode the next tokens (B, n), of which rows may have their first `lengths` (B,): (B, n, D)."""
+        require_segment(tokens, self.state, self.model.config)
         self.append(self.model.valid(tokens, lengths, "right"), tokens)
         self.length += tokens.shape[1]
-        encoded = self.advance(self.model.embedding(tokens), self.model.spans(self.length, write=False))
+        encoded = self.advance(self.model.embedded(tokens), self.model.spans(self.length, write=False))
         self.past, self.layer_inputs = encoded.seen, self.inputs_with(encoded)
         return encoded.hidden
 

@@ -73,6 +73,13 @@ class WithMemory(PretrainedClass):
         ]
         return loaded
 
+    def extra_repr(self) -> str:
+        """The sizes of memory, above the class's own modules."""
+        parameters = sum(parameter.numel() for parameter in self.parameters())
+        settings = self.settings
+        memory = f"memory {settings.memory} ({settings.kind})"
+        return f"{memory}, segments of {settings.segment_length}, {parameters:,} parameters"
+
     def add_memory_module(self) -> None:
         """Build the memory that the settings ask for, its tokens at the size of token embeddings."""
         self.family = FAMILIES[self.config.model_type.removeprefix("rmt_")]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rmt.core.bptt import truncated
+from rmt.core.inputs import require_ids, require_state
 from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.hf.cell import Cell, CellOutput
@@ -75,6 +76,7 @@ class SegmentwiseCall:
         cell = Cell(model, options, recorder_of(model, options, first.device))
         initial = model.initial_state(len(first))
         state = initial if self.state is None else self.state
+        require_state(state)
         require_same_form(state, initial)
         last_only = depends_on_last_only(type(model).__name__, model.config, model.family)
         outputs = list(
@@ -115,9 +117,16 @@ def assemble(hidden: Tensor, places: Tensor) -> Tensor:
 
 def refuse(model: Any, arguments: dict[str, Any]) -> None:
     """Raise for what cannot be cut into segments."""
-    mask = arguments.get("attention_mask")
+    mask, ids = arguments.get("attention_mask"), arguments.get("input_ids")
+    if ids is not None:
+        require_ids(ids, "input_ids")
     if mask is not None and (not isinstance(mask, Tensor) or mask.dim() != 2):
         raise ConfigError("attention_mask must be (batch, tokens): each segment makes its own wider mask")
+    if mask is not None and ids is not None and mask.shape != ids.shape:
+        raise ConfigError(
+            f"attention_mask of shape {tuple(mask.shape)} does not fit input_ids of {tuple(ids.shape)}; "
+            "give what one call of the tokenizer gave"
+        )
     if arguments.get("position_ids") is not None:
         raise ConfigError("position_ids are counted anew in each segment; leave them out")
     if arguments.get("output_attentions") and model.config._attn_implementation not in ("eager", None):

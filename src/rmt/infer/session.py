@@ -18,9 +18,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from rmt.config import positive
+from rmt.core.inputs import whole
 from rmt.core.state import State
-from rmt.errors import ConfigError, DataError
+from rmt.errors import ConfigError, DataError, shown
 from rmt.infer.finite import require_finite
 from rmt.infer.rows import OpenRows
 from rmt.infer.sampling import Sampling, generators_of, sample
@@ -57,7 +57,8 @@ class Session:
 
         Auto: products of a float32 model are in bfloat16 on a GPU that has it; else all is as the model is.
         """
-        positive("batch", batch)
+        require_streamable(model)
+        batch = whole("batch", batch)
         length, like = length_of(model, segment_length), next(model.parameters()).detach()
         self.model, self.tokenizer, self.segment_length, self.batch = model, tokenizer, length, batch
         self.precision = precision_for(precision, like)
@@ -75,6 +76,14 @@ class Session:
                 scored=zeros,
                 loss=zeros.double().to(state.cached.device),
             )
+        )
+
+    def __repr__(self) -> str:
+        """What it reads with, how far it is, and what it holds, in a line."""
+        rows = f"batch {self.batch}, " if self.batch > 1 else ""
+        return (
+            f"Session({type(self.model).__name__}, segments of {self.segment_length}, {rows}"
+            f"{int(self.seen.sum()):,} tokens read, {self.state})"
         )
 
     def begin(self, contents: SessionContents) -> None:
@@ -121,7 +130,7 @@ class Session:
         sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
         generators, stops = generators_of(seed, self.batch), endings(stop, self.tokenizer)
         if max_new_tokens is not None:
-            positive("max_new_tokens", max_new_tokens, zero=True)
+            max_new_tokens = whole("max_new_tokens", max_new_tokens, zero=True)
         if not bool((self.seen > 0).all()):
             raise ConfigError("a session that has read nothing has nothing to go on; feed it a prompt first")
         return self.draw(max_new_tokens, sampling, generators, stops)
@@ -231,6 +240,16 @@ class Session:
         return result
 
 
+def require_streamable(model: Any) -> None:
+    """Refuse what cannot be read with segment by segment, such as a path or an encoder."""
+    if not all(hasattr(model, name) for name in ("parameters", "initial_state", "open", "embedding")):
+        name = shown(model) if isinstance(model, str) else type(model).__name__
+        raise ConfigError(
+            f"model={name} cannot be streamed with; give an rmt.SegmentModel, rmt.load(RUN), or a decoder "
+            "with memory (rmt.add_memory)"
+        )
+
+
 def length_of(model: Any, segment_length: int | None) -> int:
     """Tokens per segment: as given, or as a wrapped model has it in its settings."""
     longest = getattr(getattr(model, "settings", None), "segment_length", None)
@@ -239,10 +258,10 @@ def length_of(model: Any, segment_length: int | None) -> int:
         raise ConfigError(
             "segment_length is missing: name the tokens per segment that the model was trained with"
         )
-    positive("segment_length", length)
+    length = whole("segment_length", length)
     if longest is not None and length > longest:
         raise ConfigError(f"segment_length={length} is more than the model's own {longest}; leave it out")
-    return int(length)
+    return length
 
 
 def require_known(piece: TokenRows, model: Any, seen: Tensor) -> None:

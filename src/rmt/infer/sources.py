@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rmt.errors import ConfigError, DataError
+from rmt.errors import ConfigError, DataError, shown
 from rmt.textfile import open_text
 
 BLOCK = 1 << 16  # bytes of a file at a time
@@ -42,6 +42,10 @@ def pieces(source: Any, tokenizer: Any, batch: int) -> Iterator[TokenRows]:
             yield together([ids], batch)
     elif isinstance(source, (Tensor, np.ndarray)):
         yield array(torch.as_tensor(source), batch)
+    elif isinstance(source, Mapping):
+        raise ConfigError(
+            f"a session cannot be fed with {type(source).__name__}; give its ids, such as source['input_ids']"
+        )
     elif isinstance(source, Sequence):
         yield together(rows_of(source, tokenizer), batch)
     elif isinstance(source, Iterable):
@@ -76,8 +80,12 @@ def rows_of(source: Sequence[Any], tokenizer: Any) -> list[Sequence[int]]:
         elif isinstance(item, Iterable):
             rows.append(list(item))
         else:
-            raise ConfigError(f"token {item!r} is not an id; give whole numbers")
+            raise not_an_id(next(item for item in source if not is_token(item)))
     return rows
+
+
+def not_an_id(item: Any) -> ConfigError:
+    return ConfigError(f"token {shown(item)} is not an id; give whole numbers")
 
 
 def is_token(item: Any) -> bool:
@@ -95,8 +103,16 @@ def together(rows: Sequence[Sequence[int]], batch: int) -> TokenRows:
     lengths = torch.tensor([len(row) for row in rows])
     tokens = torch.zeros(batch, int(lengths.max()), dtype=torch.long)
     for index, row in enumerate(rows):
-        tokens[index, : len(row)] = integers(torch.as_tensor(row if len(row) else [0]))[: len(row)]
+        tokens[index, : len(row)] = tensor_of(row if len(row) else [0])[: len(row)]
     return TokenRows(tokens, lengths)
+
+
+def tensor_of(row: Sequence[int]) -> Tensor:
+    """The ids of a row."""
+    try:
+        return integers(torch.as_tensor(row))
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # a text, a list, a number of 100 digits
+        raise not_an_id(row) from None
 
 
 def array(tokens: Tensor, batch: int) -> TokenRows:

@@ -19,6 +19,9 @@ class TiedEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(vocabulary, width))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
+    def extra_repr(self) -> str:
+        return "{}, {}".format(*self.weight.shape)
+
     def forward(self, tokens: Tensor) -> Tensor:
         return F.embedding(tokens, self.weight) * math.sqrt(self.weight.shape[1])
 

@@ -1,0 +1,114 @@
+"""What a segment model is called with: anything but ids and its own state is answered in one line."""
+
+import numpy as np
+import pytest
+import torch
+
+import rmt
+from rmt.errors import ConfigError
+
+IDS = torch.zeros(2, 3, dtype=torch.long)
+
+
+@pytest.fixture(scope="module")
+def model() -> rmt.SegmentModel:
+    return rmt.SegmentModel(rmt.presets.rmt(memory=2, vocabulary=8, layers=1, width=4, inner_width=4))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (torch.rand(2, 3), r"tokens of type torch.float32 are not ids; give whole numbers"),
+        (torch.zeros(2, 3, dtype=torch.bool), "tokens of type torch.bool are not ids"),
+        (torch.zeros(2, 3, dtype=torch.uint8), "tokens of type torch.uint8 are not ids; .* int64 or int32"),
+        (IDS[0], r"tokens of shape \(3,\) are not rows; give ids \(batch, length\)"),
+        (IDS[None], r"tokens of shape \(1, 2, 3\) are not rows"),
+        ([[1, 2], [3, 4]], r"tokens=\[\[1, 2\], \[3, 4\]\] is no tensor"),
+        (IDS[:1], r"tokens of shape \(1, 3\) do not fit a state of 2 rows"),
+        (IDS + 8, "an id that is not in the vocabulary; ids are 0 to 7"),
+        (IDS - 1, "an id that is not in the vocabulary"),
+    ],
+    ids=["floats", "bools", "bytes", "a-row", "three-axes", "lists", "another-batch", "beyond", "negative"],
+)
+@pytest.mark.parametrize("way", ["whole", "stepped"])
+def test_tokens_that_are_no_ids_are_refused_in_one_line(model, tokens, message, way):
+    state = model.initial_state(2)
+    with pytest.raises(ConfigError, match=message) as error:
+        model(tokens, state) if way == "whole" else model.open(state).step(tokens)
+    assert "\n" not in str(error.value)
+
+
+def test_ids_of_32_bits_are_ids(model):
+    tokens = torch.randint(8, (2, 3))
+    whole, short = (model(ids, model.initial_state(2)).logits for ids in (tokens, tokens.int()))
+    assert torch.equal(whole, short)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (None, "state=NoneType is not a State; start with model.initial_state"),
+        (torch.zeros(2, 2, 4), "state=Tensor is not a State"),
+        (rmt.State(memory=torch.zeros(2, 3, 4), cache=[torch.zeros(2, 0, 4)]), "memory of 3 × 4 .* 2 × 4"),
+        (rmt.State(memory=torch.zeros(2, 2, 4), cache=[torch.zeros(2, 5, 4)]), r"cache is \[\(5, 4\)\] .* 0"),
+        (rmt.State(memory=torch.zeros(2, 2, 4)), r"cache is \[\] .* 1 × 0 × 4"),
+    ],
+    ids=["nothing", "memory-alone", "other-memory", "other-cache", "other-layers"],
+)
+def test_what_is_not_a_state_of_the_model_is_refused(model, state, message):
+    with pytest.raises(ConfigError, match=message):
+        model(IDS, state)
+
+
+@pytest.mark.parametrize(
+    "lengths", [[1, 2], torch.tensor([1.0, 2.0]), torch.tensor([1]), torch.tensor([1, 4])], ids=str
+)
+def test_lengths_are_a_whole_number_for_each_row(model, lengths):
+    with pytest.raises(ConfigError, match="lengths="):
+        model(IDS, model.initial_state(2), lengths=lengths)
+
+
+@pytest.mark.parametrize("batch", ["2", 2.5, True, -1, None], ids=repr)
+def test_a_batch_is_a_number_of_rows(model, batch):
+    with pytest.raises(ConfigError, match=r"batch=.* (is not a whole number|must be at least 0)"):
+        model.initial_state(batch)
+
+
+def test_numbers_of_numpy_are_numbers(model):
+    assert len(model.initial_state(np.int64(2)).cached) == 2
+
+
+@pytest.mark.parametrize("config", [{"vocabulary": 8}, 8, None, "rmt"], ids=repr)
+def test_a_model_is_made_of_a_model_configuration(config):
+    with pytest.raises(ConfigError, match=r"is not a ModelConfig; give rmt.ModelConfig\(…\), or one of"):
+        rmt.SegmentModel(config)
+
+
+@pytest.mark.parametrize("memory", ["2", 2.5])
+def test_the_sizes_of_a_preset_are_whole_numbers(memory):
+    with pytest.raises(ConfigError, match=r"memory=.* is not a whole number"):
+        rmt.presets.rmt(memory=memory, vocabulary=8)
+
+
+def test_a_depth_is_a_number_or_full(model):
+    with pytest.raises(ConfigError, match="depth='all' is not a whole number or full"):
+        list(rmt.bptt(model, [IDS], model.initial_state(2), lambda _, output: output.logits.sum(), "all"))
+
+
+def test_a_model_and_its_state_say_their_sizes(model):
+    first, sizes, *_ = repr(model).splitlines()
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    assert first == "SegmentModel("
+    assert sizes.strip() == f"1 layers × 4, vocabulary 8, memory 2, cache 0, {parameters:,} parameters"
+    assert repr(model.initial_state(3)) == "State(batch 3, memory 2 × 4, 96 bytes)"
+
+
+def test_a_state_names_its_cache_and_what_another_kind_of_memory_carries():
+    cached = rmt.SegmentModel(rmt.presets.transformer_xl(cache=5, vocabulary=8, layers=3, width=4))
+    assert repr(cached.initial_state(2)) == "State(batch 2, memory 0 × 4, cache 3 × 5 × 4, 480 bytes)"
+    other = rmt.State({"bank": torch.zeros(2, 3, 4, 5), "used": torch.zeros(2)})
+    assert repr(other) == "State(batch 2, bank 3 × 4 × 5, used 1, 488 bytes)"
+
+
+def test_a_state_of_what_only_stands_for_tensors_has_a_repr():
+    assert repr(rmt.State({"tokens": 0}, (), 0)) == "State(carried={'tokens': 0}, cache=(), cached=0)"

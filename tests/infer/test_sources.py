@@ -1,0 +1,70 @@
+"""What a session can be fed with, and the line that answers everything else."""
+
+import pytest
+import torch
+
+import rmt
+from rmt.errors import ConfigError, RMTError
+
+
+@pytest.fixture(scope="module")
+def model() -> rmt.SegmentModel:
+    return rmt.SegmentModel(rmt.presets.rmt(memory=2, vocabulary=8, layers=1, width=4, inner_width=4))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([1.5, 2.5], "token 1.5 is not an id; give whole numbers"),
+        ([1.0], "token 1.0 is not an id"),
+        (torch.rand(3), "tokens of type torch.float32 are not ids"),
+        ([1, "a"], "token 'a' is not an id"),
+        ([None], "token None is not an id"),
+        ([10**30], "token .* is not an id"),
+        ([["a"]], r"token \['a'\] is not an id"),
+        ([[1, [2]]], "is not an id"),
+        (3, "a session cannot be fed with int"),
+        (None, "a session cannot be fed with NoneType"),
+        (
+            {"input_ids": [1, 2]},
+            r"a session cannot be fed with dict; give its ids, such as source\['input_ids'\]",
+        ),
+        (torch.zeros(2, 3, dtype=torch.long), r"tokens of shape \(2, 3\) do not fit a session of batch=1"),
+        ("text", "text needs a tokenizer"),
+        ([99], "token 99 at place 3 is not in the model's vocabulary; ids are 0 to 7"),
+    ],
+    ids=repr,
+)
+def test_what_is_no_token_is_refused_in_one_line_and_leaves_the_session_as_it_was(model, source, message):
+    session = rmt.Session(model, segment_length=4)
+    session.feed([1, 2, 3])
+    with pytest.raises(RMTError, match=message) as error:
+        session.feed(source)
+    assert "\n" not in str(error.value)
+    assert session.seen.tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    "other", ["runs/copy", torch.nn.Linear(2, 2), None], ids=["path", "layer", "nothing"]
+)
+def test_a_session_needs_a_model_that_reads_segments(other):
+    with pytest.raises(
+        ConfigError, match=r"cannot be streamed with; give an rmt.SegmentModel, rmt.load\(RUN\)"
+    ):
+        rmt.Session(other, segment_length=4)
+
+
+@pytest.mark.parametrize("field", ["segment_length", "batch"])
+@pytest.mark.parametrize("value", ["4", 4.5, True, 0])
+def test_sizes_of_a_session_are_whole_numbers(model, field, value):
+    with pytest.raises(ConfigError, match=rf"{field}=.* (is not a whole number|must be above 0)"):
+        rmt.Session(model, **{"segment_length": 4, field: value})
+
+
+def test_a_session_says_in_a_line_how_far_it_is(model):
+    session = rmt.Session(model, segment_length=4)
+    session.feed([1] * 1234)
+    state = "State(batch 1, memory 2 × 4, 32 bytes)"
+    assert repr(session) == f"Session(SegmentModel, segments of 4, 1,234 tokens read, {state})"
+    many = rmt.Session(model, segment_length=4, batch=3)
+    assert repr(many).startswith("Session(SegmentModel, segments of 4, batch 3, 0 tokens read, State(batch 3")
