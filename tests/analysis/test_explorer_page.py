@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from rmt.analysis.capture import capture
-from rmt.analysis.explorer import assemble, harmless, pack, server
+from rmt.analysis.explorer import SCRIPTS, pack, server
 from rmt.analysis.operations import operations
+from rmt.analysis.pages import assemble, harmless
 from rmt.errors import ConfigError
 from tests.analysis.pages import LENGTH, WORDS, data_of, example, model_of, page_of
 from tests.laws.models import KINDS
@@ -117,9 +118,9 @@ def test_only_this_style_and_this_program_may_work():
 @pytest.mark.parametrize("string", HOSTILE)
 def test_a_string_is_data_wherever_it_comes_from(string):
     data = {"title": string, "facts": [string], "examples": [{"name": string, "tokens": [string]}]}
-    page = assemble(data)
+    page = assemble("explorer", SCRIPTS, data)
     assert data_of(page) == data
-    plain = assemble({"title": "x"})
+    plain = assemble("explorer", SCRIPTS, {"title": "x"})
     assert Elements(page).found == Elements(plain).found
     assert page.count("<") == plain.count("<")
     page.encode("utf-8")

@@ -16,6 +16,7 @@ TINY = (
     "--model.head_width 4 --model.width 8 --model.inner_width 8 --train.evaluate_every 2 "
     "--train.evaluate_samples 8 --train.log_every 1"
 )
+REPEATED = ("--task.options", "--where")  # flags that take several values
 TRAIN = f"train tests.train.runs:Echo {TINY}"
 
 
@@ -30,7 +31,7 @@ def varied(command: str) -> list[str]:
     words, kept = command.split(), list[str]()
     while words:
         flag = words.pop(0)
-        has_value = flag.startswith("--") and flag != "--task.options" and has_words(words)
+        has_value = flag.startswith("--") and flag not in REPEATED and has_words(words)
         if has_value and flag in words and has_words(words[words.index(flag) + 1 :]):
             words.pop(0)
         else:

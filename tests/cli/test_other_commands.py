@@ -59,8 +59,13 @@ def test_runs_are_listed_with_their_results(capsys, trained):
 
 
 def test_runs_are_a_table_with_a_line_per_run(capsys, trained):
-    heading, *rows = rmt(capsys, f"runs {trained}").out.splitlines()
-    assert heading.split()[:3] == ["run", "task", "length"]
+    shared, heading, *rows = rmt(capsys, f"runs {trained}").out.splitlines()
+    assert (
+        shared
+        == "all: task tests.train.runs:Echo, length 3, segments 3, cache 0, depth full, recipe modern, seed 0"
+    )
+    assert heading.split()[:3] == ["run", "model", "memory"]
+    rows = [row for row in rows if row.startswith(str(trained))]
     assert [row.split()[0].rsplit("/", 1)[-1] for row in rows] == ["a", "b"]
 
 
@@ -75,9 +80,9 @@ def test_runs_that_are_unfinished_come_last_and_say_so(capsys, trained, tmp_path
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").write_text((trained / "a" / "config.yaml").read_text())
     (tmp_path / "d" / "result.json").write_text((trained / "a" / "result.json").read_text())
-    out = rmt(capsys, f"runs {tmp_path} --sort value").out
-    assert [line.split()[-1] == "unfinished" for line in out.splitlines()[1:]] == [False, True]
-    assert [line.split()[0][-2:] for line in out.splitlines()[1:]] == ["/d", "/c"]
+    rows = rmt(capsys, f"runs {tmp_path} --sort value").out.splitlines()[2:]
+    assert [line.split()[-1] == "unfinished" for line in rows] == [False, True]
+    assert [line.split()[0][-2:] for line in rows] == ["/d", "/c"]
 
 
 def test_a_folder_without_runs_says_so(capsys, tmp_path):

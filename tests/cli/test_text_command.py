@@ -86,12 +86,13 @@ def test_a_text_is_prepared_trained_and_measured(capsys, tmp_path):
         r"rmt  step 2  loss \d\.\d{3}  perplexity \d+\.\d{3}  bits per character \d\.\d{4}", lines[0]
     )
     assert lines[1].startswith("rmt  step 4  loss ")
-    assert lines[2] == "finished: runs/text-book.txt-rmt-modern-0"
+    folder = lines[2].removeprefix("finished: ")
+    assert re.fullmatch(r"runs/text-book\.txt-rmt-modern-segment_length8-\S+-steps4-0", folder)
     assert re.match(r"perplexity \d+\.\d{3}  bits per character \d\.\d{4} on 96 test tokens", lines[3])
     assert lines[4].startswith("4 steps, 48 samples, ")
     assert lines[4].endswith(" 384 tokens")
     assert (tmp_path / "data" / "book.txt-bytes" / "train.bin").stat().st_size == 2 * 1800
-    result = json.loads((tmp_path / "runs" / "text-book.txt-rmt-modern-0" / "result.json").read_text())
+    result = json.loads((tmp_path / folder / "result.json").read_text())
     assert (result["task"], result["metric"], result["split"]) == ("text", "bits_per_character", "test")
     assert result["value"] == result["metrics"]["bits_per_character"]
     assert result["metrics"]["tokens"] == 4 * (100 // 4 - 1)

@@ -12,8 +12,8 @@ import yaml
 import rmt as package
 from rmt.cli import progress
 from rmt.cli.main import main
-from rmt.cli.training import ALIASES
 from rmt.train import objective
+from rmt.train.names import ALIASES
 from tests.cli.command import TRAIN, printed, rmt
 
 OWN_TASK = '''
@@ -223,8 +223,9 @@ def test_the_run_folder_has_what_the_contract_names(capsys, tmp_path):
 def test_a_run_without_a_folder_gets_one_that_says_what_it_is(capsys, tmp_path):
     code, out, _ = rmt(capsys, f"{TRAIN} --quiet --seed 3")
     assert code == 0
-    assert out.startswith("finished: runs/tests.train.runs.Echo-3-3-rmt-modern-3\n")
-    assert (tmp_path / "runs" / "tests.train.runs.Echo-3-3-rmt-modern-3" / "result.json").exists()
+    name = out.partition("\n")[0].removeprefix("finished: ")
+    assert re.fullmatch(r"runs/tests\.train\.runs\.Echo-3-3-rmt-modern-\S+-memory2-\S+-steps4-3", name)
+    assert (tmp_path / name / "result.json").exists()
 
 
 def test_a_finished_run_says_so_and_is_not_touched(capsys, tmp_path):

@@ -45,8 +45,9 @@ def test_each_seed_is_a_run_that_the_other_commands_know(capsys):
 
 
 def test_finished_seeds_are_kept_and_more_are_trained_beside_them(capsys, tmp_path):
-    rmt(capsys, f"{TRAIN} --seeds 2 --quiet")
-    folder = tmp_path / "runs" / "tests.train.runs.Echo-3-3-rmt-modern"
+    finished = rmt(capsys, f"{TRAIN} --seeds 2 --quiet").out.partition("\n")[0]
+    folder = tmp_path / finished.removeprefix("finished: ")
+    assert folder.name.startswith("tests.train.runs.Echo-3-3-rmt-modern-")
     before = (folder / "seed-0" / "result.json").stat().st_mtime_ns
     code, out, _ = rmt(capsys, f"{TRAIN} --seeds 3")
     assert code == 0

@@ -5,12 +5,8 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
-import re
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,9 +15,9 @@ from torch import Tensor
 from rmt.analysis.capture import SegmentAttention, capture, rows
 from rmt.analysis.examples import Example
 from rmt.analysis.operations import DIAGONAL, OPERATIONS, Finding, best, findings, operations
+from rmt.analysis.pages import assemble
 from rmt.errors import ConfigError
 
-PAGE = Path(__file__).parent / "page"
 SCRIPTS = ("data.js", "map.js", "panels.js", "main.js")
 FINEST = 65535  # a weight is stored as one of so many steps from 0 to 1
 
@@ -48,7 +44,7 @@ def explore(
     ]
     layers, heads = captured[0][0].weights.shape[:2]
     data = {"title": title, "facts": list(facts), "layers": layers, "heads": heads, "examples": examples_data}
-    return assemble(data | {"diagonal": DIAGONAL, "operations": OPERATIONS})
+    return assemble("explorer", SCRIPTS, data | {"diagonal": DIAGONAL, "operations": OPERATIONS})
 
 
 def clearest(segments: Sequence[SegmentAttention]) -> list[Finding]:
@@ -120,37 +116,6 @@ def pack(weights: Tensor) -> str:
     """Attention weights (N, H, Q, K) as text: 16 bits each, the lower byte first."""
     steps = (weights.double() * FINEST).round().to(torch.int32).cpu().numpy().astype("<u2")
     return base64.b64encode(steps.tobytes()).decode()
-
-
-def assemble(data: Data) -> str:
-    """The page with its style, its program and the data, which is nothing but data.
-
-    Only this style and this program are allowed to work, by their checksums: were a token ever taken for
-    markup, it still could not run.
-    """
-    style = (PAGE / "explorer.css").read_text(encoding="utf-8")
-    script = "\n".join((PAGE / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    allowed = f"style-src {checksum(style)}; script-src {checksum(script)}"
-    parts = {
-        "policy": f"default-src 'none'; img-src data:; {allowed}",
-        "style": style,
-        "script": script,
-        "data": harmless(json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)),
-    }
-    template = (PAGE / "explorer.html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
-
-
-def checksum(text: str) -> str:
-    """What a Content-Security-Policy calls an inline block."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def harmless(text: str) -> str:
-    """JSON that cannot end the element it stands in, nor start another, whatever its strings hold."""
-    escapes = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
-    lone = {code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)}  # half a character is no text
-    return text.translate(escapes | lone)
 
 
 def server(page: str, port: int = 0) -> ThreadingHTTPServer:

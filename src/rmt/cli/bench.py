@@ -15,11 +15,12 @@ from rmt.cli.bench_kinds import Conditions, notes_about, refuse_settings, rows_o
 from rmt.cli.bench_pages import measure_growth, measure_rows
 from rmt.cli.bench_tune import tune
 from rmt.cli.front import Command, Invocation, TrustOptions
-from rmt.cli.training import ALIASES, VARYING, require_trusted_classes
+from rmt.cli.training import VARYING, require_trusted_classes
 from rmt.config import at_least, option
 from rmt.errors import ConfigError, unknown
 from rmt.location import trusting
 from rmt.train.config import RunConfig
+from rmt.train.names import ALIASES
 from rmt.train.stored import settings_in
 
 EXAMPLES = """examples:

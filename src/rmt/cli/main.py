@@ -23,6 +23,7 @@ COMMANDS = {
     "generate": "go on with a text, printed as it is written",
     "data": "list the tasks, show examples, prepare texts",
     "runs": "list runs and compare them",
+    "plot": "learning curves of one or many runs",
     "bench": "how fast training is here, eager and on the fast path",
     "reproduce": "train all runs of one of the paper's comparisons",
     "report": "results of many runs as one table beside the paper's",

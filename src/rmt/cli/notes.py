@@ -27,3 +27,8 @@ def notes() -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+def warn(text: str) -> None:
+    """A line on standard error."""
+    print(f"rmt: {text}", file=sys.stderr)

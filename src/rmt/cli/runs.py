@@ -1,128 +1,210 @@
-"""`rmt runs`: list runs and compare them."""
+"""`rmt runs`: list runs, filter and sort them, and show what differs between them."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rmt.cli.front import Command, Options
+from rmt.cli.notes import warn
 from rmt.cli.terminal import cell, console
 from rmt.config import option
-from rmt.errors import CheckpointError, ConfigError, RMTError
-from rmt.yamlfile import load_yaml
+from rmt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rmt.experiments.listed import ListedRun
 
 EXAMPLES = """examples:
   rmt runs
-  rmt runs demo --sort value
+  rmt runs demo --sort value --reverse                 the largest value first
+  rmt runs --where task=copy --where memory=8          also --where optimizer.lr=0.01
+  rmt runs runs/a runs/b --compare                     every setting in which runs differ, by its values
   rmt runs --json"""
+SHARED = ("task", "length", "segments", "model", "memory", "cache", "depth", "recipe", "seed")
+LEAST_NAME = 20  # columns for the name of a run, however many settings differ
+WIDEST = 200  # columns of a table in a pipe
+GAP = 2  # columns between two columns, as rich puts them
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunsOptions(Options):
     """The options of `rmt runs`."""
 
-    folder: str = option("runs", "where to look", argument="FOLDER")
-    sort: Literal["run", "task", "value", "steps"] = option("run", "column to sort by")
+    folders: tuple[str, ...] = option(
+        ("runs",), "where to look: run folders, or above them", argument="FOLDER"
+    )
+    where: dict[str, Any] = option({}, "only runs with this value of a column or setting; may be repeated")
+    sort: str = option("run", "column or setting to sort by")
+    reverse: bool = option(False, "the largest first")
+    compare: bool = option(False, "every setting in which the runs differ, and which runs have which value")
     json: bool = option(False, "print JSON lines")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.compare and self.json:
+            raise ConfigError("compare and json are two ways to print the runs; leave one out")
 
-COMMAND = Command("runs", "A table of the runs below a folder.", EXAMPLES, RunsOptions)
+
+COMMAND = Command(
+    "runs", "A table of the runs below a folder: what differs, and what came of it.", EXAMPLES, RunsOptions
+)
 
 
 def main(argv: Sequence[str]) -> int:
     options = COMMAND.parse(argv)
     if options is None:
         return 0
-    folder = Path(options.folder)
-    if not folder.is_dir():
-        raise ConfigError(
-            f"folder={options.folder!r} does not exist; name a folder with runs, or train one first"
-        )
-    rows = sorted(runs_below(folder), key=lambda row: row["run"])
-    if options.sort != "run":
-        rows.sort(key=lambda row: (row[options.sort] is None, row[options.sort]))
+    from rmt.experiments.listed import listed_runs
+
+    runs = listed_runs(map(Path, options.folders), warn)
+    runs = ordered([run for run in runs if fits(run, options.where, runs)], options)
     if options.json:
-        for row in rows:
-            print(json.dumps(row))
-        return 0
-    show(rows)
+        for run in runs:
+            print(json.dumps(row_of(run)))
+    elif not runs:
+        print("no runs here" if not options.where else "no run is like that")
+    elif options.compare:
+        compare(runs)
+    else:
+        show(runs)
     return 0
 
 
-def runs_below(folder: Path) -> Iterator[dict[str, Any]]:
-    """A row for each run below a folder; what cannot be read as one is named and passed over."""
-    for path in folder.rglob("config.yaml"):
-        try:
-            yield row_of(path.parent)
-        except RMTError as error:
-            print(f"rmt: {str(path.parent)!r} is passed over: {error}", file=sys.stderr)
-        except (KeyError, TypeError) as error:  # of a run of rmt finetune, whose settings are not all there
-            print(f"rmt: {str(path.parent)!r} is passed over: {error} is missing or wrong", file=sys.stderr)
-
-
-def row_of(run: Path) -> dict[str, Any]:
+def row_of(run: ListedRun) -> dict[str, Any]:
     """One run in a line: where it is, what it is, how far it came."""
-    from rmt.train.checkpoint import Checkpoints, load_config
-    from rmt.train.folder import load_result
-
-    result, settings = load_result(run), load_yaml(run / "config.yaml")
-    if "backbone" in settings:
-        return document_row(run, settings, result)
-    config = load_config(run)
-    steps = result.get("steps") or max(Checkpoints(run).steps(), default=0)
+    settings, is_documents = run.settings, run.classifies
     return {
-        "run": str(run),
-        "task": config.task.name,
-        "length": config.task.length,
-        "segments": config.task.segments,
-        "model": config.preset,
-        "memory": config.model.memory.size,
-        "cache": config.model.cache.size,
-        "depth": config.bptt.depth,
-        "recipe": config.recipe,
-        "seed": config.seed,
-        "steps": steps,
-        "metric": result.get("metric", ""),
-        "value": result.get("value"),
-    }
-
-
-def document_row(run: Path, settings: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """A run of rmt finetune in the same columns."""
-    for name in ("data", "segment_length", "segments", "memory", "depth", "seed"):
-        if name not in settings:
-            raise CheckpointError(f"its config.yaml is damaged: {name} is missing")
-    numbers = (path.name.removeprefix("checkpoint-") for path in run.glob("checkpoints/checkpoint-*"))
-    steps = (int(number) for number in numbers if number.isdigit())
-    return {
-        "run": str(run),
-        "task": str(settings["data"]),
-        "length": settings["segment_length"] or "",
-        "segments": settings["segments"],
-        "model": Path(str(settings["backbone"])).name,
-        "memory": settings["memory"],
-        "cache": 0,
-        "depth": settings["depth"],
-        "recipe": "finetune",
+        "run": str(run.folder),
+        "task": str(settings["data"]) if is_documents else settings["task.name"],
+        "length": (settings["segment_length"] or "") if is_documents else settings["task.length"],
+        "segments": run.value("segments"),
+        "model": Path(str(settings["backbone"])).name if is_documents else settings["preset"],
+        "memory": run.value("memory"),
+        "cache": 0 if is_documents else run.value("cache"),
+        "depth": run.value("depth"),
+        "recipe": "finetune" if is_documents else settings["recipe"],
         "seed": settings["seed"],
-        "steps": result.get("steps") or max(steps, default=0),
-        "metric": result.get("metric", ""),
-        "value": result.get("value"),
+        "steps": run.steps,
+        "metric": run.result.get("metric", ""),
+        "value": run.result.get("value"),
+        "explorer": None if run.explorer is None else str(run.explorer),
     }
 
 
-def show(rows: list[dict[str, Any]]) -> None:
+def value_in(run: ListedRun, name: str, runs: Sequence[ListedRun]) -> Any:
+    """A column of a run or one of its settings; a name that no run has is an error."""
+    from rmt.experiments.listed import ABSENT
+    from rmt.train.names import ALIASES
+
+    row = row_of(run)
+    if name in row:
+        return row[name]
+    if all(ALIASES.get(name, name) not in other.settings for other in runs):
+        columns = ", ".join(row)
+        raise ConfigError(f"{name!r} is no column and no setting of these runs; the columns are: {columns}")
+    value = run.value(name)
+    return None if value == ABSENT else value
+
+
+def fits(run: ListedRun, where: Mapping[str, Any], runs: Sequence[ListedRun]) -> bool:
+    """Whether a run has all the values that were asked for."""
+    from rmt.experiments.listed import spelled
+
+    pairs = [(value_in(run, name, runs), wanted) for name, wanted in where.items()]
+    return all(value == wanted or spelled(value) == str(wanted) for value, wanted in pairs)
+
+
+def ordered(runs: list[ListedRun], options: RunsOptions) -> list[ListedRun]:
+    """The runs in the order of a column; those that have no value there come last."""
+    values = {run.folder: value_in(run, options.sort, runs) for run in runs}
+    known = [run for run in runs if values[run.folder] is not None]
+    known.sort(key=lambda run: sort_key(values[run.folder]), reverse=options.reverse)
+    return known + [run for run in runs if values[run.folder] is None]
+
+
+def sort_key(value: Any) -> tuple[bool, float, str]:
+    """Numbers by their size, before words."""
+    is_number = isinstance(value, (int, float))
+    return not is_number, float(value) if is_number else 0.0, str(value)
+
+
+def show(runs: Sequence[ListedRun]) -> None:
+    """What all runs share in a line, and a table of what differs."""
     from rich.table import Table
 
+    from rmt.experiments.listed import differing, spelled
+    from rmt.train.names import short_name
+
+    rows = [row_of(run) for run in runs]
+    same = {name: spelled(rows[0][name]) for name in SHARED if len({spelled(row[name]) for row in rows}) == 1}
+    terminal = console(width=WIDEST)
+    terminal.print(
+        cell("all: " + ", ".join(f"{name} {value}" for name, value in same.items() if value != "–"))
+    )
+    names = [*differing(runs), *(["seed"] if "seed" not in same else [])]
+    columns = {short_name(name): [spelled(run.value(name)) for run in runs] for name in names}
+    ends = {"steps": [f"{row['steps']:,}" for row in rows], **results(rows)}
+    columns.pop("steps", None)
+    shown = fitting(columns, ends, terminal.width)
     table = Table(box=None, pad_edge=False)
-    for name in rows[0] if rows else ["no runs here"]:
-        table.add_column(name, overflow="fold", no_wrap=name != "run")
+    table.add_column("run", overflow="fold")
+    for name in (*shown, *ends):
+        table.add_column(name, no_wrap=True, justify="right" if name in ends else "left")
+    for index, row in enumerate(rows):
+        table.add_row(
+            *map(cell, (row["run"], *(column[index] for column in (*shown.values(), *ends.values()))))
+        )
+    terminal.print(table)
+    if left_out := [name for name in columns if name not in shown]:
+        terminal.print(cell(f"also different: {', '.join(left_out)} (rmt runs --compare shows how)"))
     for row in rows:
-        value = "unfinished" if row["value"] is None else f"{row['value']:.4f}"
-        cells = {**row, "value": value}.values()
-        table.add_row(*map(cell, cells))
-    console(width=200).print(table)
+        if row["explorer"]:
+            terminal.print(cell(f"explorer: {row['explorer']}"))
+
+
+def results(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """The last columns: the metric's name heads its values where all runs have the same."""
+    values = ["unfinished" if row["value"] is None else f"{row['value']:.4f}" for row in rows]
+    metrics = {row["metric"] for row in rows if row["value"] is not None}
+    if len(metrics) == 1:
+        return {metrics.pop(): values}
+    return {**({"metric": [row["metric"] for row in rows]} if metrics else {}), "value": values}
+
+
+def fitting(
+    columns: Mapping[str, list[str]], ends: Mapping[str, list[str]], width: int
+) -> dict[str, list[str]]:
+    """As many of the columns, from the first, as leave room for the runs' names and the last columns."""
+    room = width - LEAST_NAME - sum(map(needed, ends.items()))
+    shown: dict[str, list[str]] = {}
+    for name, values in columns.items():
+        room -= needed((name, values))
+        if room < 0:
+            break
+        shown[name] = values
+    return shown
+
+
+def needed(column: tuple[str, Sequence[str]]) -> int:
+    """The width of a column with what stands before it."""
+    name, values = column
+    return GAP + max(map(len, (name, *values)))
+
+
+def compare(runs: Sequence[ListedRun]) -> None:
+    """Every setting that differs, each of its values with the runs that have it."""
+    from rmt.experiments.listed import differing, spelled
+
+    terminal = console(width=WIDEST)
+    for name in differing(runs):
+        terminal.print(cell(name))
+        by_value: dict[str, list[str]] = {}
+        for run in runs:
+            by_value.setdefault(spelled(run.value(name)), []).append(str(run.folder))
+        for value, folders in by_value.items():
+            terminal.print(cell(f"  {value:12} {', '.join(folders)}"))
+    if not differing(runs):
+        terminal.print(cell("the runs differ in nothing but their seeds and machines"))

@@ -11,11 +11,12 @@ from typing import Any
 from rmt.cli import task_options
 from rmt.cli.front import Command
 from rmt.cli.loading import loading
-from rmt.cli.training import ALIASES, VARYING, RunFolderOptions, require_trusted_classes
+from rmt.cli.training import VARYING, RunFolderOptions, require_trusted_classes
 from rmt.errors import ConfigError
 from rmt.location import trusting
 from rmt.stopping import Stopped
 from rmt.train.config import RunConfig
+from rmt.train.names import ALIASES
 from rmt.train.stored import settings_in
 
 EXAMPLES = """examples:
@@ -65,10 +66,11 @@ def main(argv: Sequence[str]) -> int:
 
 def train_one(config: RunConfig, options: RunFolderOptions) -> int:
     from rmt.cli.progress import observer
-    from rmt.experiments.run import default_folder, train
+    from rmt.experiments.naming import default_folder
+    from rmt.experiments.run import train
     from rmt.train.processes import is_first
 
-    folder = Path(options.out or f"{default_folder(config)}-{config.seed}")
+    folder = Path(options.out or default_folder(config, f"-{config.seed}"))
     first = is_first()
     with observer(config.preset, config.train.steps, options.quiet or not first) as watcher:
         try:
@@ -87,9 +89,10 @@ def train_one(config: RunConfig, options: RunFolderOptions) -> int:
 def train_many(config: RunConfig, options: RunFolderOptions) -> int:
     """Seeds at once; ends with a line for each and one for all."""
     from rmt.cli.progress import observers
-    from rmt.experiments.run import default_folder, train_seeds
+    from rmt.experiments.naming import default_folder
+    from rmt.experiments.run import train_seeds
 
-    folder = Path(options.out or default_folder(config))
+    folder = Path(options.out or default_folder(config, "", f"seed-{config.seed}"))
     labels = [f"{config.preset} seed {config.seed + index}" for index in range(options.seeds)]
     with ExitStack() as shown:
         watchers = observers(labels, config.train.steps, options.quiet)

@@ -10,30 +10,6 @@ from rmt.cli.front import Invocation, TrustOptions
 from rmt.config import at_least, option
 from rmt.location import require_trust
 
-# short form: dotted name. A closed table: every other setting has its dotted name only.
-ALIASES = {
-    "model": "preset",
-    "data": "task.data",
-    "segments": "task.segments",
-    "length": "task.length",
-    "memory": "model.memory.size",
-    "cache": "model.cache.size",
-    "depth": "bptt.depth",
-    "schedule": "bptt.schedule",
-    "batch": "train.batch",
-    "steps": "train.steps",
-    "lr": "optimizer.lr",
-    "matrix_lr": "optimizer.matrix_lr",
-    "target": "train.target",
-    "on_nan": "train.on_nan",
-    "recipe": "recipe",
-    "size": "size",
-    "scale": "scale",
-    "seed": "seed",
-    "device": "device",
-    "compile": "compile",
-}
-
 CLASSES = {"task.name", "model.memory.kind"}  # settings that can name a class
 
 # settings whose default is that of a recipe, a size, a task or a model

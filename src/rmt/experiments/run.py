@@ -163,6 +163,7 @@ def description(task: Task, config: RunConfig) -> dict[str, Any]:
         "vocabulary": task.vocabulary,
         "segment_length": task.tokens_per_segment(config.task.segments),
         "fingerprint": task.fingerprint,
+        "metric": task.metric,
     }
 
 
@@ -184,23 +185,21 @@ def discard(folder: Path) -> None:
 
 def refuse_other(config: RunConfig, folder: Path) -> None:
     """Raise if the folder belongs to another configuration, naming the first difference."""
-    stored = decided(load_config(folder))
+    for name, old, new in differences(decided(load_config(folder)), config):
+        raise ConfigError(
+            f"out={str(folder)!r} holds a run with {name}={old}, not {new}; "
+            "name another --out, or start anew with --restart"
+        )
+
+
+def differences(stored: RunConfig, config: RunConfig) -> Iterator[tuple[str, Any, Any]]:
+    """The settings in which two runs differ, each with both values."""
     for leaf in leaves(RunConfig):
         if leaf.name == "strategy":
             continue  # how processes share a model does not change it
         old, new = value_of(stored, leaf.name), value_of(config, leaf.name)
         if old != new:
-            raise ConfigError(
-                f"out={str(folder)!r} holds a run with {leaf.name}={old}, not {new}; "
-                "name another --out, or start anew with --restart"
-            )
-
-
-def default_folder(config: RunConfig) -> Path:
-    """A name that says what is special about a run, but for its seed."""
-    task, length = config.task, f"-{config.task.length}" if config.task.length else ""
-    special = f"-{Path(task.data).name}" if task.data else f"{length}-{task.segments}"
-    return Path("runs") / f"{task.name.replace(':', '.')}{special}-{config.preset}-{config.recipe}"
+            yield leaf.name, old, new
 
 
 def facts(config: RunConfig, segment_length: int) -> list[str]:

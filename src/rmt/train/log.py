@@ -18,6 +18,7 @@ import torch
 
 from rmt.store import append_line, write_whole
 
+METRICS_FILE = "metrics.jsonl"
 SOURCE = Path(__file__).parent.parent  # src/rmt
 IMPORTED = time.monotonic()  # the nearest to a start where the system does not tell it
 
@@ -42,7 +43,7 @@ class MetricsLog:
     """metrics.jsonl: a line per logged step, a line per evaluation."""
 
     def __init__(self, run: Path):
-        self.path = run / "metrics.jsonl"
+        self.path = run / METRICS_FILE
 
     def write(self, record: dict[str, Any]) -> None:
         append_line(self.path, json.dumps(record))

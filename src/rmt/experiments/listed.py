@@ -1,0 +1,144 @@
+"""Runs below folders, of `rmt train` and of `rmt finetune`, as what can be listed, filtered and compared."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rmt.config import leaves, plain, value_of
+from rmt.documents.config import renamed
+from rmt.documents.report import INCIDENTAL as INCIDENTAL_OF_DOCUMENTS
+from rmt.errors import CheckpointError, ConfigError, RMTError
+from rmt.experiments.report import INCIDENTAL
+from rmt.train.checkpoint import Checkpoints
+from rmt.train.config import RunConfig
+from rmt.train.folder import load_result
+from rmt.train.names import ALIASES, SHORT, short_name
+from rmt.train.stored import load_config
+from rmt.yamlfile import load_yaml
+
+EXPLORER = "explorer.html"  # what rmt attention leaves in a run folder
+INCIDENTALS = {*INCIDENTAL, *INCIDENTAL_OF_DOCUMENTS, "strategy"}  # what runs of one setting may differ in
+DOCUMENT_SETTINGS = ("data", "segment_length", "segments", "memory", "depth", "seed")
+SPEAKING = ("model", "data", "backbone")  # settings whose values speak for themselves
+ABSENT = "–"  # a setting that a run does not have
+
+
+class ListedRun(NamedTuple):
+    """A run folder: what decides the run, how far it came, and what came of it."""
+
+    folder: Path
+    settings: dict[str, Any]  # by their dotted names
+    result: dict[str, Any]  # nothing while it is unfinished
+    steps: int
+
+    @property
+    def classifies(self) -> bool:
+        """Whether it is a run of `rmt finetune`."""
+        return "backbone" in self.settings
+
+    @property
+    def explorer(self) -> Path | None:
+        """The page of its attention, if there is one."""
+        page = self.folder / EXPLORER
+        return page if page.is_file() else None
+
+    @property
+    def setting(self) -> str:
+        """All that decides it but for what seeds and machines may differ in, as text to compare."""
+        decisive = {name: value for name, value in self.settings.items() if name not in INCIDENTALS}
+        return json.dumps(decisive, sort_keys=True, default=str)
+
+    def value(self, name: str) -> Any:
+        """The value of a setting by its dotted or its short name; a dash where it has none."""
+        return self.settings.get(ALIASES.get(name, name), self.settings.get(name, ABSENT))
+
+
+def listed_runs(folders: Iterable[Path], warn: Callable[[str], None]) -> list[ListedRun]:
+    """The runs in folders and below them, by name; what cannot be read as one is named and passed over."""
+    return [run for folder in folders for run in runs_below(folder, warn)]
+
+
+def runs_below(folder: Path, warn: Callable[[str], None]) -> Iterator[ListedRun]:
+    if not folder.is_dir():
+        problem = "is a file" if folder.exists() else "does not exist"
+        raise ConfigError(
+            f"folder={str(folder)!r} {problem}; name a run folder or a folder of runs, or train one first"
+        )
+    for path in sorted(folder.rglob("config.yaml")):
+        try:
+            yield listed_run(path.parent)
+        except RMTError as error:
+            warn(f"{str(path.parent)!r} is passed over: {error}")
+        except (KeyError, TypeError) as error:  # of a run of rmt finetune, whose settings are not all there
+            warn(f"{str(path.parent)!r} is passed over: {error} is missing or wrong")
+
+
+def listed_run(folder: Path) -> ListedRun:
+    """One run folder of either kind."""
+    result, stored = load_result(folder), load_yaml(folder / "config.yaml")
+    if "backbone" in stored:
+        return documents_run(folder, renamed(stored), result)
+    config = load_config(folder)
+    settings = {leaf.name: plain(value_of(config, leaf.name)) for leaf in leaves(RunConfig)}
+    steps = result.get("steps") or max(Checkpoints(folder).steps(), default=0)
+    return ListedRun(folder, settings, result, steps)
+
+
+def documents_run(folder: Path, settings: dict[str, Any], result: dict[str, Any]) -> ListedRun:
+    """A run of `rmt finetune`."""
+    for name in DOCUMENT_SETTINGS:
+        if name not in settings:
+            raise CheckpointError(f"its config.yaml is damaged: {name} is missing")
+    numbers = (path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoints/checkpoint-*"))
+    steps = max((int(number) for number in numbers if number.isdigit()), default=0)
+    return ListedRun(folder, settings, result, result.get("steps") or steps)
+
+
+def by_setting(runs: Iterable[ListedRun]) -> list[list[ListedRun]]:
+    """Runs that differ in their seeds only, together."""
+    groups: dict[str, list[ListedRun]] = defaultdict(list)
+    for run in runs:
+        groups[run.setting].append(run)
+    return list(groups.values())
+
+
+def differing(runs: Sequence[ListedRun]) -> list[str]:
+    """The settings that are not the same in all runs; those with a short name first, in its table's order."""
+    names = dict.fromkeys(name for run in runs for name in run.settings if name not in INCIDENTALS)
+    ranks = {name: rank for rank, name in enumerate(SHORT)}
+    ordered = sorted(names, key=lambda name: ranks.get(name, len(ranks)))
+    return [name for name in ordered if len({spelled(run.value(name)) for run in runs}) > 1]
+
+
+def telling(runs: Sequence[ListedRun]) -> list[str]:
+    """As few of the differing settings as tell runs of different settings apart, the best known first."""
+    chosen: list[str] = []
+    wanted, parts = len(by_setting(runs)), 1
+    for name in differing(runs):
+        now = len({tuple(spelled(run.value(word)) for word in (*chosen, name)) for run in runs})
+        if now > parts:
+            chosen, parts = [*chosen, name], now
+        if parts == wanted:
+            break
+    return chosen
+
+
+def label(run: ListedRun, names: Iterable[str]) -> str:
+    """A run by some of its settings; the name of a model speaks for itself."""
+    words = ((short_name(name), spelled(run.value(name))) for name in names)
+    return ", ".join(value if name in SPEAKING else f"{name} {value}" for name, value in words)
+
+
+def spelled(value: Any) -> str:
+    """A setting's value in a table or a legend."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={item}" for key, item in value.items()) or ABSENT
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value)) or ABSENT
+    if value is None or value == "":
+        return ABSENT
+    return Path(value).name if isinstance(value, str) and "/" in value else str(value)

@@ -1,0 +1,72 @@
+"""Learning curves as numbers, and their page in a browser."""
+
+from pathlib import Path
+
+import pytest
+
+from rmt.analysis.curve_page import curve_page
+from rmt.analysis.curves import MOST_POINTS, CurveSheet, PlottedRun, average, chart
+from tests.analysis.pages import Visit, chromium
+
+
+def test_a_seed_that_has_stopped_is_no_longer_in_the_band():
+    curve = average("rmt", [[(1, 4.0), (2, 2.0)], [(1, 2.0)]])
+    assert (curve.steps, curve.mean, curve.counts) == ([1, 2], [3.0, 2.0], [2, 1])
+    assert (curve.least, curve.most) == ([2.0, 2.0], [4.0, 2.0])
+
+
+def test_a_long_run_has_as_many_points_as_a_screen_and_keeps_its_mean():
+    points = [(step, float(step % 7)) for step in range(1, 50_001)]
+    (curve,) = chart("loss", {"rmt": [points]}).curves
+    assert MOST_POINTS // 2 < len(curve.steps) <= MOST_POINTS
+    assert curve.steps[-1] == 50_000
+    assert sum(curve.mean) / len(curve.mean) == pytest.approx(sum(v for _, v in points) / 50_000, rel=1e-3)
+
+
+def test_runs_of_different_lengths_are_thinned_at_the_same_steps():
+    long, short = ([(step, 1.0) for step in range(1, last + 1)] for last in (4000, 2000))
+    curve = chart("loss", {"rmt": [long, short]}).curves[0]
+    assert set(curve.counts[: len(curve.counts) // 2]) == {2}
+    assert set(curve.counts[len(curve.counts) // 2 + 1 :]) == {1}
+
+
+@pytest.fixture
+def sheet():
+    """Two curves, one of them a band, in two charts; a label and a folder that would be markup."""
+    losses = {"<b>memory 2": [[(1, 4.0), (2, 2.0)], [(1, 2.0), (2, 1.0)]], "memory 4": [[(1, 3.0), (3, 0.5)]]}
+    accuracies = {label: [[(2, 0.25)]] for label in losses}
+    runs = [PlottedRun(Path("run"), label, "0", 2, "accuracy 0.5", None) for label in losses]
+    charts = [chart("training loss", losses), chart("validation accuracy", accuracies)]
+    return CurveSheet("copy: by memory", "a note", charts, runs)
+
+
+@pytest.fixture(params=[(1280, "light"), (400, "dark")], ids=["desktop", "phone"])
+def visit(request, sheet, tmp_path):
+    width, scheme = request.param
+    with chromium() as browser:
+        settings = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+        visit = Visit(browser, curve_page(sheet, tmp_path), tmp_path, **settings)
+        yield visit
+        assert visit.complaints == []
+        visit.close()
+
+
+def test_the_page_fits_tells_values_and_hides_curves(visit):
+    page = visit.page
+    width = page.viewport_size["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert [url for url in visit.requests if not url.startswith(("file:", "data:"))] == []
+    first = page.locator(".chart").first
+    assert first.locator(".curve").count() == 2
+    assert first.locator(".band").count() == 1
+    first.locator(".plot").focus()
+    page.keyboard.press("Home")
+    told = first.locator(".readout").inner_text()
+    assert "step 1" in told
+    assert "3 (2–4)" in told
+    assert "<b>memory 2" in told
+    page.locator("#legend button").first.click()
+    assert first.locator(".curve").count() == 1
+    assert "memory 2" not in first.locator(".readout").inner_text()
+    first.locator(".scale").click()
+    assert first.locator(".scale").get_attribute("aria-pressed") == "true"
