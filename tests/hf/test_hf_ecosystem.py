@@ -162,8 +162,7 @@ def test_a_pipeline_reads_texts_beyond_the_limit(tmp_path):
     base = plain("bert", "ForSequenceClassification", vocab_size=40, max_position_embeddings=32).float()
     model = rmt.add_memory(base, memory=4)
     words = tokenizer(limit=32)
-    model.save_pretrained(tmp_path)
-    words.save_pretrained(tmp_path)
+    model.save_pretrained(tmp_path, tokenizer=words)
     classify = transformers.pipeline("text-classification", model=str(tmp_path), device="cpu")
     assert type(classify.model) is type(model)
     long = "bad " + "the film was very dull and " * 30

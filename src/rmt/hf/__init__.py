@@ -5,10 +5,20 @@ from rmt.hf.extra import require_transformers
 require_transformers()
 
 from rmt.hf.attention import AttentionView  # noqa: E402
-from rmt.hf.stepping import SegmentCache, WrappedSegment  # noqa: E402
+from rmt.hf.limit import unlimited  # noqa: E402
+from rmt.hf.stepping import SegmentCache  # noqa: E402
 from rmt.hf.view import SegmentView  # noqa: E402
 from rmt.hf.wrap import add_memory, register  # noqa: E402
+from rmt.hf.wrapped_segment import WrappedSegment  # noqa: E402
 
 register()
 
-__all__ = ["AttentionView", "SegmentCache", "SegmentView", "WrappedSegment", "add_memory", "register"]
+__all__ = [
+    "AttentionView",
+    "SegmentCache",
+    "SegmentView",
+    "WrappedSegment",
+    "add_memory",
+    "register",
+    "unlimited",
+]

@@ -16,8 +16,9 @@ from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.hf.cell import Cell
 from rmt.hf.copies import with_attention
+from rmt.hf.decoder import DecoderMemory
 from rmt.hf.head import Head
-from rmt.hf.model import DecoderMemory, WithMemory
+from rmt.hf.model import WithMemory
 from rmt.hf.segments import TextSegment, plan
 
 

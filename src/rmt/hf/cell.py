@@ -157,7 +157,13 @@ class Cell:
         return embedded
 
     def entering(self, block: Tensor) -> Tensor:
-        """A memory block as it enters a segment: as memory gives it, or at the size of token embeddings."""
+        """A memory block as it enters a segment: as memory gives it, or at the size of token embeddings.
+
+        Where embeddings are narrower than a backbone's outputs, an entrance brings it to their width.
+        """
+        entrance: Any = getattr(self.memory, "entrance", None)
+        if entrance is not None:
+            block = entrance(block)
         if self.settings.scale == "free":
             return block
         size = block.pow(2).mean(-1, keepdim=True).sqrt()

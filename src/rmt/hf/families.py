@@ -117,6 +117,13 @@ def segment_backbone(model: Any, family: Family) -> Any:
     return getattr(model.base_model, family.inside) if family.inside else model.base_model
 
 
+def memory_width(config: Any, embedded: int) -> int:
+    """How wide a backbone's outputs are, and so memory: embeddings of width `embedded` can be narrower."""
+    if getattr(config, "word_embed_proj_dim", None):  # OPT brings its outputs back to the embeddings' width
+        return embedded
+    return int(getattr(config, "hidden_size", None) or embedded)
+
+
 def depends_on_last_only(name: str, config: Any, family: Family) -> bool:
     """Whether an answer depends on the last segment alone, and on what memory brings there."""
     averages = getattr(config, "classifier_pooling", "cls") == "mean"

@@ -1,12 +1,14 @@
 """Memory for pretrained classes: the head is the class's own, only its backbone goes segment by segment."""
 
-# B batch · L tokens · T places of the given rows
+# B batch · T places of the given rows
 
 from __future__ import annotations
 
 import inspect
 import warnings
 from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -14,13 +16,12 @@ from torch import Tensor, nn
 
 from rmt.core.memory import Memory, build_memory
 from rmt.core.state import State
-from rmt.errors import ConfigError
 from rmt.hf.copies import with_forward, with_part
-from rmt.hf.families import FAMILIES, POOLED, Family, Layout, head_of, segment_backbone
-from rmt.hf.head import Head, SegmentStates
+from rmt.hf.families import FAMILIES, POOLED, Family, Layout, head_of, memory_width, segment_backbone
+from rmt.hf.inputs import checked_inputs
+from rmt.hf.limit import lift_saved_limit, unlimited, warn_of_saved_limit
 from rmt.hf.segmentwise import SegmentwiseCall
 from rmt.hf.settings import Settings, layout_of, memory_config, settings_of
-from rmt.hf.stepping import SegmentCache, WrappedSegment
 from rmt.location import require_trust, trusting
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
         def generate(self, *args: Any, **kwargs: Any) -> Any: ...
 
         def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> dict[str, Any]: ...
+
+        def _expand_inputs_for_generation(self, *args: Any, **kwargs: Any) -> Any: ...
 
 else:
     PretrainedClass = object
@@ -66,6 +69,7 @@ class WithMemory(PretrainedClass):
         with trusting(bool(kwargs.get("trust_remote_code"))):
             loaded = super().from_pretrained(*args, **kwargs)
         model: Any = loaded[0] if isinstance(loaded, tuple) else loaded
+        warn_of_saved_limit(Path(model.config.name_or_path))
         model._weight_conversions = [  # else it would be saved under that name again
             conversion
             for conversion in model._weight_conversions
@@ -80,6 +84,15 @@ class WithMemory(PretrainedClass):
         memory = f"memory {settings.memory} ({settings.kind})"
         return f"{memory}, segments of {settings.segment_length}, {parameters:,} parameters"
 
+    def save_pretrained(
+        self, save_directory: str | PathLike[str], *args: Any, tokenizer: Any = None, **kwargs: Any
+    ) -> None:
+        """As the class's own; a tokenizer saved with the model, or there before it, has no limit any more."""
+        super().save_pretrained(save_directory, *args, **kwargs)
+        if tokenizer is not None:
+            unlimited(tokenizer).save_pretrained(save_directory)
+        lift_saved_limit(Path(save_directory))
+
     def add_memory_module(self) -> None:
         """Build the memory that the settings ask for, its tokens at the size of token embeddings."""
         self.family = FAMILIES[self.config.model_type.removeprefix("rmt_")]
@@ -89,8 +102,12 @@ class WithMemory(PretrainedClass):
         backbone = self.segment_backbone()
         weight = backbone.get_input_embeddings().weight
         layers = len(backbone.get_submodule(self.family.layers))
+        embedded = weight.shape[1]
+        width = memory_width(self.config, embedded)
         with torch.device(weight.device):
-            memory = build_memory(memory_config(self.settings, layout), weight.shape[1], layers)
+            memory = build_memory(memory_config(self.settings, layout), width, layers)
+            if width != embedded:
+                memory.entrance = nn.Linear(width, embedded, bias=False)
         self.memory = memory.to(weight.dtype)
         self.layout = layout.beside(memory.read_size)
         self._init_weights(self.memory)
@@ -108,6 +125,9 @@ class WithMemory(PretrainedClass):
             for part in memory.modules():
                 if isinstance(part, nn.Embedding):
                     normal_(part.weight, std=self.settings.embedding_rms)
+            entrance: Any = getattr(memory, "entrance", None)
+            if entrance is not None:
+                normal_(entrance.weight, std=entrance.in_features**-0.5)
 
     def initial_state(self, batch: int) -> State:
         """The state before the first segment of `batch` texts."""
@@ -123,21 +143,35 @@ class WithMemory(PretrainedClass):
         state, return_state = arguments.pop("state", None), arguments.pop("return_state", None)
         as_tuple = arguments.pop("return_dict", None) is False
         self.warn_if_frozen()
+        if arguments.get("encoder_outputs") is None:
+            arguments = checked_inputs(arguments, self.tokens_seen(arguments))
         output, state = self.answer(forward, arguments, state)
         if return_state:
-            output["state"] = state
+            output["state"] = self.state_after(arguments, state)
         return output.to_tuple() if as_tuple else output
 
     def answer(
         self, forward: Callable[..., Any], arguments: dict[str, Any], state: State | None
     ) -> tuple[Any, State | None]:
         """The output and the state after the text."""
-        call = SegmentwiseCall(self, state)
+        call = self.segmentwise(arguments, state)
         if self.segment_backbone() is self:
             return call(**arguments), call.state
         if head_of(type(self).__name__) in POOLED:
             arguments = to_the_left(arguments)
         return self.answer_by(call, forward, arguments), call.state
+
+    def segmentwise(self, arguments: dict[str, Any], state: State | None) -> SegmentwiseCall:
+        """The call of the backbone that answers these arguments."""
+        return SegmentwiseCall(self, state)
+
+    def tokens_seen(self, arguments: dict[str, Any]) -> int:
+        """How many tokens a cache among the arguments has seen."""
+        return 0
+
+    def state_after(self, arguments: dict[str, Any], state: State | None) -> State | None:
+        """The state after a call that ended in `state`."""
+        return state
 
     def answer_by(
         self, call: Callable[..., Any], forward: Callable[..., Any], arguments: dict[str, Any]
@@ -174,92 +208,6 @@ class WithMemory(PretrainedClass):
 
 class EncoderMemory(WithMemory):
     """Encoders: everything in a segment sees its memory, and memory sees everything."""
-
-
-class DecoderMemory(WithMemory):
-    """Decoders: memory on both sides of the tokens, generation across segments."""
-
-    def answer(
-        self, forward: Callable[..., Any], arguments: dict[str, Any], state: State | None
-    ) -> tuple[Any, State | None]:
-        cache = arguments.get("past_key_values")
-        if cache is None:
-            return super().answer(forward, arguments, state)
-        if not isinstance(cache, SegmentCache):
-            raise ConfigError(
-                f"past_key_values={type(cache).__name__} knows no segments; generate() makes its own, and "
-                "rmt.hf.SegmentCache(model, state) is one"
-            )
-        if self.segment_backbone() is self:
-            return cache.answer(**arguments), None
-        return self.answer_by(cache.answer, forward, arguments), None
-
-    def open(self, state: State) -> WrappedSegment:
-        """A segment to be encoded piece by piece: `step(tokens)` …, then `close()` for the next state."""
-        return WrappedSegment(self, state)
-
-    def encode(self, tokens: Tensor, state: State, lengths: Tensor | None = None) -> SegmentStates:
-        """Encode one segment (B, L) and predict nothing; rows have the first `lengths` (B,) of its tokens."""
-        segment = self.open(state)
-        return SegmentStates(segment.encode(tokens, lengths), segment.close())
-
-    @property
-    def embedding(self) -> Head:
-        """What turns hidden states into logits and losses."""
-        return Head(self)
-
-    def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
-        """As the class's own; memory is carried over each border of a segment, in constant space."""
-        config = kwargs.get("generation_config", self.generation_config)
-        if kwargs.get("use_cache", config.use_cache) is not False and "past_key_values" not in kwargs:
-            kwargs["past_key_values"] = SegmentCache(self, kwargs.pop("state", None))
-        return super().generate(inputs, *args, **kwargs)
-
-    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        prepared = super().prepare_inputs_for_generation(*args, **kwargs)
-        prepared.pop("position_ids", None)  # each segment counts its own
-        return prepared
-
-
-class Seq2SeqMemory(WithMemory):
-    """Encoder-decoders: the decoder sees the last segment and its memory."""
-
-    def answer(
-        self, forward: Callable[..., Any], arguments: dict[str, Any], state: State | None
-    ) -> tuple[Any, State | None]:
-        if arguments.get("encoder_outputs") is None:
-            arguments, state = self.with_encoded_text(arguments, state)
-        return forward(self, **arguments, return_dict=True), state
-
-    def with_encoded_text(
-        self, arguments: dict[str, Any], state: State | None
-    ) -> tuple[dict[str, Any], State | None]:
-        """The arguments of `forward` with the text encoded: the last segment's states, mask and tokens."""
-        names = ("input_ids", "inputs_embeds", "attention_mask", "output_attentions", "output_hidden_states")
-        call = SegmentwiseCall(self, state)
-        cutting, outputs = call.encode(
-            {name: arguments[name] for name in names if arguments.get(name) is not None}
-        )
-        last = cutting.segments[-1].inputs
-        encoded = {name: value for name, value in arguments.items() if name not in names[:3]}
-        if "input_ids" in last:
-            encoded["input_ids"] = last["input_ids"]
-        encoded["encoder_outputs"] = outputs[-1].backbone
-        encoded["attention_mask"] = outputs[-1].packed.mask
-        return encoded, call.state
-
-    def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
-        """As the class's own, after all segments of the text were encoded."""
-        if kwargs.get("encoder_outputs") is not None:
-            return super().generate(inputs, *args, **kwargs)
-        if inputs is not None:
-            kwargs["input_ids"] = inputs
-        kwargs.setdefault("attention_mask", None)
-        state = kwargs.pop("state", None)
-        with torch.no_grad():
-            encoded, _ = self.with_encoded_text(kwargs, state)
-        encoded.pop("input_ids", None)
-        return super().generate(*args, **encoded)
 
 
 def to_the_left(arguments: dict[str, Any]) -> dict[str, Any]:

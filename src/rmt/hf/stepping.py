@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -17,8 +17,17 @@ from rmt.core.spans import Spans
 from rmt.core.state import State
 from rmt.errors import ConfigError, DataError
 from rmt.hf.cell import Cell
+from rmt.hf.inputs import argument_names, refuse_beside_cache, require_same_form, require_tokens
 from rmt.hf.masks import DENSE, additive
 from rmt.hf.segments import gather
+
+
+class PendingRows(NamedTuple):
+    """A text's last segment, whose keys and values are computed when the text goes on."""
+
+    embedded: Tensor  # (B, n, D)
+    exists: Tensor  # (B, n)
+    earlier: Tensor  # (B,) segments before it
 
 
 class SegmentCache(Cache):
@@ -35,20 +44,27 @@ class SegmentCache(Cache):
     exists: Tensor  # (B, K) which keys are of its segment
     read_rows: Tensor  # (B, R, D) the last layer's outputs of its read block
 
-    def __init__(self, model: Any, state: State | None = None):
+    def __init__(
+        self, model: Any, state: State | None = None, pending: PendingRows | None = None, seen: int = 0
+    ):
         super().__init__(layers=[])
         require_steppable(model)
-        self.model, self.start = model, state
+        self.model, self.start, self.pending = model, state, pending
         self.cell = Cell(model)
         self.inner: Any = DynamicCache()
-        self.seen = 0
+        self.seen = seen
+        self.begun = False
 
-    def answer(self, input_ids: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
+    def answer(self, *args: Any, **kwargs: Any) -> Any:
         """The backbone's answer to the next tokens (B, n), where padding may be anywhere."""
-        tokens = kwargs["inputs_embeds"] if input_ids is None else self.cell.embedding(input_ids)
-        masks = (value for value in (*args, kwargs.get("attention_mask")) if isinstance(value, Tensor))
-        mask = next(masks, None)
+        names = argument_names(self.cell.backbone.plain_forward)
+        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        refuse_beside_cache(arguments, self.cell.config)
+        tokens, mask = arguments.get("inputs_embeds"), arguments.get("attention_mask")
+        tokens = self.cell.embedding(arguments["input_ids"]) if tokens is None else tokens
         exists = torch.ones(tokens.shape[:2], device=tokens.device) if mask is None else mask
+        if self.start is None and not self.seen:
+            require_tokens(exists)
         hidden = self.encode(tokens, exists[:, -tokens.shape[1] :].bool())
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=cast(torch.FloatTensor, hidden), past_key_values=self
@@ -58,6 +74,10 @@ class SegmentCache(Cache):
         """Encode the next tokens (B, n, D) -> (B, n, D), as many segments as they fill."""
         self.begin(len(tokens))
         self.seen += tokens.shape[1]
+        return self.encode_begun(tokens, exists)
+
+    def encode_begun(self, tokens: Tensor, exists: Tensor) -> Tensor:
+        """The same behind what is cached already."""
         order = (~exists).to(torch.uint8).argsort(dim=1, stable=True)  # existing tokens first
         left, hidden = exists.sum(1), torch.zeros_like(tokens)
         done = torch.zeros_like(left)
@@ -73,15 +93,22 @@ class SegmentCache(Cache):
         return hidden
 
     def begin(self, batch: int) -> None:
-        """Start from the state that was given, or from the initial one."""
-        if self.seen:
+        """Start from the state that was given, or from the initial one, with rows that wait for it."""
+        if self.begun:
             return
-        self.state = self.model.initial_state(batch) if self.start is None else self.start
+        self.begun, pending = True, self.pending
+        initial = self.model.initial_state(batch)
+        self.state = initial if self.start is None else self.start
+        require_same_form(self.state, initial)
         self.length = torch.zeros_like(self.state.cached)
         self.opened = torch.zeros_like(self.state.cached, dtype=torch.bool)
         self.segments = torch.zeros_like(self.state.cached)
         self.exists = self.opened[:, None][:, :0]
         self.read_rows = torch.zeros_like(self.block(self.cell.memory.read_block(self.state.carried)))
+        self.start = self.pending = None
+        if pending is not None:
+            self.segments = self.segments + pending.earlier
+            self.encode_begun(pending.embedded, pending.exists)
 
     def turn_over(self, wanting: Tensor) -> None:
         """Close the segments of rows that are full and want to go on, and open new ones."""
@@ -121,9 +148,21 @@ class SegmentCache(Cache):
 
     def close(self) -> State:
         """The state after everything that was encoded; the cache cannot be used any more."""
+        if self.pending is not None:
+            self.begin(len(self.pending.exists))
         if self.seen:
             self.write(self.length > 0)
         return self.state
+
+    def fork(self) -> SegmentCache:
+        """The same cache, to go on in another way; tensors are shared, since none is written to."""
+        other = copy(self)
+        other.inner = copy(self.inner)
+        other.inner.layers = [copy(layer) for layer in self.inner.layers]
+        return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SegmentCache:
+        return self.fork()
 
     def advance_block(self, block: Tensor, rows: Tensor, layers: LayerMemory | None) -> Tensor:
         """Run a memory block (B, m, D) that exists in some rows (B,)."""
@@ -169,11 +208,27 @@ class SegmentCache(Cache):
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Rows in another order, for beam search."""
+        if self.pending is not None:
+            self.begin(len(self.pending.exists))
+        if not self.begun:
+            self.start = self.start and self.start.map(lambda tensor: tensor[beam_idx])
+            return
         self.inner.reorder_cache(beam_idx)
         self.exists, self.length = self.exists[beam_idx], self.length[beam_idx]
         self.opened, self.segments = self.opened[beam_idx], self.segments[beam_idx]
         self.state = self.state.map(lambda tensor: tensor[beam_idx])
         self.read_rows = self.read_rows[beam_idx]
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Some rows, in this order."""
+        self.reorder_cache(indices)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Each row so many times, one beside the other."""
+        state = self.state if self.begun else self.start
+        if state is not None:
+            rows = torch.arange(len(state.cached), device=state.cached.device)
+            self.reorder_cache(rows.repeat_interleave(repeats))
 
     def crop(self, tokens_to_remove: int) -> None:
         raise ConfigError(
@@ -189,66 +244,27 @@ class SegmentCache(Cache):
         return False
 
 
-class WrappedSegment:
-    """A segment of each row, encoded piece by piece as a native model's: `step(tokens)` …, then `close()`."""
-
-    def __init__(self, model: Any, state: State):
-        self.model, self.cache = model, SegmentCache(model, state)
-        self.cache.begin(len(state.cached))
-
-    def step(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Encode the next tokens (B, n); their logits (B, n, V)."""
-        logits: Tensor = self.model.embedding.logits(self.encode(tokens, lengths))
-        return logits
-
-    def encode(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Encode the next tokens (B, n), of which rows may have their first `lengths` (B,): (B, n, D)."""
-        if lengths is None:
-            lengths = torch.full_like(self.cache.length, tokens.shape[1])
-        longest, most = int((self.cache.length + lengths).max()), self.model.settings.segment_length
-        if longest > most:
-            raise ConfigError(
-                f"a segment of {longest} tokens is longer than segment_length={most}; close it before"
-            )
-        exists = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-        return self.cache.encode(self.cache.cell.embedding(tokens), exists)
-
-    def close(self) -> State:
-        """Run the write block and return the state for the next segment; no tokens, no segment."""
-        return self.fork().cache.close()
-
-    def turn(self, rows: Tensor, state: State) -> None:
-        """In these rows (B,), forget the segment and open a new one from `state`; the others go on."""
-        self.cache.forget(rows, state)
-
-    def fork(self) -> WrappedSegment:
-        """The same segments, to go on in another way; tensors are shared, since none is written to."""
-        other = copy(self)
-        other.cache = copy(self.cache)
-        other.cache.inner = copy(self.cache.inner)
-        other.cache.inner.layers = [copy(layer) for layer in self.cache.inner.layers]
-        return other
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of what is kept for the tokens to come."""
-        layers = self.cache.inner.layers
-        kept = [tensor for layer in layers if layer.keys is not None for tensor in (layer.keys, layer.values)]
-        return sum(tensor.nbytes for tensor in (*kept, self.cache.read_rows))
+def reason_not_steppable(model: Any) -> str | None:
+    """Why a model cannot encode token by token, if it cannot."""
+    alignment, attention = model.settings.alignment, model.config._attn_implementation
+    if alignment != "left":
+        return (
+            f"alignment={alignment!r} cannot be decoded: where segments end would depend on what is still to "
+            "come; use alignment='left'"
+        )
+    if attention not in DENSE:
+        return (
+            f"attn_implementation={attention!r} cannot decode with memory; "
+            "call model.set_attn_implementation('sdpa')"
+        )
+    return None
 
 
 def require_steppable(model: Any) -> None:
     """Refuse what cannot be encoded token by token."""
-    if model.settings.alignment != "left":
-        raise ConfigError(
-            f"alignment={model.settings.alignment!r} cannot be decoded: where segments end would depend on "
-            "what is still to come; use alignment='left'"
-        )
-    if model.config._attn_implementation not in DENSE:
-        raise ConfigError(
-            f"attn_implementation={model.config._attn_implementation!r} cannot decode with memory; "
-            "call model.set_attn_implementation('sdpa')"
-        )
+    reason = reason_not_steppable(model)
+    if reason is not None:
+        raise ConfigError(reason)
 
 
 def scatter(hidden: Tensor, source: Tensor, states: Tensor, wanted: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from rmt.core.model import Output
 from rmt.core.state import State
 from rmt.errors import ConfigError
-from rmt.hf.model import DecoderMemory
-from rmt.hf.stepping import WrappedSegment
+from rmt.hf.decoder import DecoderMemory
+from rmt.hf.wrapped_segment import WrappedSegment
 
 
 class SegmentView(nn.Module):
@@ -40,7 +40,9 @@ class SegmentView(nn.Module):
             )
         column = torch.arange(tokens.shape[1], device=tokens.device)
         exists = None if lengths is None else (column < lengths[:, None]).long()
-        output = self.model(input_ids=tokens, attention_mask=exists, state=state, return_state=True)
+        output = self.model(
+            input_ids=tokens, attention_mask=exists, state=state, return_state=True, use_cache=False
+        )
         return Output(output.logits, output.state)
 
     def open(self, state: State) -> WrappedSegment:

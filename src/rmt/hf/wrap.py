@@ -17,6 +17,7 @@ from rmt.config import to_dict
 from rmt.core.bptt import Depth
 from rmt.core.memory import build_memory
 from rmt.errors import ConfigError
+from rmt.hf.decoder import DecoderMemory
 from rmt.hf.families import (
     FAMILIES,
     Family,
@@ -24,9 +25,11 @@ from rmt.hf.families import (
     family_of,
     head_of,
     longest_segment,
+    memory_width,
     segment_backbone,
 )
-from rmt.hf.model import DecoderMemory, EncoderMemory, Seq2SeqMemory, WithMemory, signature_of
+from rmt.hf.model import EncoderMemory, WithMemory, signature_of
+from rmt.hf.seq2seq import Seq2SeqMemory
 from rmt.hf.settings import (
     Alignment,
     Overlong,
@@ -111,8 +114,9 @@ def required_positions(model: Any, family: Family, settings: Settings) -> int:
     """The positions of a segment that memory takes; settings that this model cannot have are refused."""
     layout, backbone = layout_of(family, settings.layout), segment_backbone(model, family)
     embedded, layers = backbone.get_input_embeddings().weight.shape[1], backbone.get_submodule(family.layers)
+    width = memory_width(model.config, embedded)
     with torch.device("meta"):  # sizes without weights
-        memory = build_memory(memory_config(settings, layout), embedded, len(layers))
+        memory = build_memory(memory_config(settings, layout), width, len(layers))
     layout = layout.beside(memory.read_size)
     if layout.after > settings.prefix:
         raise ConfigError(
@@ -124,10 +128,10 @@ def required_positions(model: Any, family: Family, settings: Settings) -> int:
             f"layout={settings.layout!r} needs a special token at the end to separate memory from text; "
             "use layout='prefix'"
         )
-    if memory.in_layers and model.config.hidden_size != embedded:
+    if memory.in_layers and model.config.hidden_size != width:
         raise ConfigError(
             f"kind={settings.kind!r} lives in the layers, which are {model.config.hidden_size} wide where "
-            f"embeddings are {embedded}; use kind={DEFAULT_KIND!r}"
+            f"outputs are {width}; use kind={DEFAULT_KIND!r}"
         )
     if settings.overlong == "truncate" and not depends_on_last_only(
         type(model).__name__, model.config, family
@@ -171,7 +175,7 @@ def class_of(thing: Any) -> Any:
 @functools.cache
 def config_class(base: Any) -> Any:
     """RMT<Config>, whose model type begins with rmt_, so that nobody loads the plain model by mistake."""
-    ignored = [*getattr(base, "keys_to_ignore_at_inference", []), "state"]
+    ignored = [*{*getattr(base, "keys_to_ignore_at_inference", []), "past_key_values"}, "state"]
 
     def from_dict(cls: type, *args: Any, **kwargs: Any) -> Any:
         register_models(base.model_type)

@@ -1,0 +1,59 @@
+"""Wrapped encoder-decoders: the encoder takes the text segment by segment, the decoder is the class's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rmt.core.state import State
+from rmt.hf.generation import checked_generation, checked_without_prompt, generation_arguments
+from rmt.hf.inputs import checked_inputs
+from rmt.hf.model import WithMemory
+from rmt.hf.segmentwise import SegmentwiseCall
+
+
+class Seq2SeqMemory(WithMemory):
+    """Encoder-decoders: the decoder sees the last segment and its memory."""
+
+    def answer(
+        self, forward: Callable[..., Any], arguments: dict[str, Any], state: State | None
+    ) -> tuple[Any, State | None]:
+        if arguments.get("encoder_outputs") is None:
+            arguments, state = self.with_encoded_text(arguments, state)
+        return forward(self, **arguments, return_dict=True), state
+
+    def with_encoded_text(
+        self, arguments: dict[str, Any], state: State | None
+    ) -> tuple[dict[str, Any], State | None]:
+        """The arguments of `forward` with the text encoded: the last segment's states, mask and tokens."""
+        names = ("input_ids", "inputs_embeds", "attention_mask", "output_attentions", "output_hidden_states")
+        call = SegmentwiseCall(self, state)
+        cutting, outputs = call.encode(
+            {name: arguments[name] for name in names if arguments.get(name) is not None}
+        )
+        last = cutting.segments[-1].inputs
+        encoded = {name: value for name, value in arguments.items() if name not in names[:3]}
+        if "input_ids" in last:
+            encoded["input_ids"] = last["input_ids"]
+        encoded["encoder_outputs"] = outputs[-1].backbone
+        encoded["attention_mask"] = outputs[-1].packed.mask
+        return encoded, call.state
+
+    def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
+        """As the class's own, after all segments of the text were encoded."""
+        arguments = generation_arguments(inputs, args, kwargs)
+        config = arguments.get("generation_config") or self.generation_config
+        checked_generation(arguments, config)
+        checked_without_prompt(arguments, config)
+        state = arguments.pop("state", None)
+        if arguments.get("encoder_outputs") is not None:
+            return super().generate(**arguments)
+        if inputs is not None:
+            arguments["input_ids"] = arguments.pop("inputs")
+        with torch.no_grad():
+            encoded, _ = self.with_encoded_text(checked_inputs(arguments), state)
+        encoded.pop("input_ids", None)
+        return super().generate(**encoded)
