@@ -39,7 +39,7 @@ test-gpu: $(TEST_INSTALLED) ## run all that needs a GPU, and the kernels on it
 	$(BIN)/python -m pytest tests/gpu $(ARGS)
 	$(BIN)/python -m pytest -m gpu --ignore tests/gpu $(ARGS)
 
-soak: $(TEST_INSTALLED) ## odd options and damaged files by the thousand; ARGS='--options 500 --seed 1'
+soak: $(TEST_INSTALLED) ## kills, full disks, damaged files, odd options by the thousand; ARGS='--kills 20 --seed 1'
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.soak $(ARGS)
 
 check: $(INSTALLED) ## lint, formatting and types

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rmt.hf import add_memory
     from rmt.infer.session import Session
     from rmt.train.checkpoint import load
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 _NAMES = {
     "rmt.core.bptt": "bptt",
     "rmt.core.config": "CacheConfig MemoryConfig ModelConfig",

@@ -16,33 +16,40 @@ from tests.cli.command import rmt as command
 from tests.gpus import pretend
 
 HERE = Path(__file__).parent
-RELEASES = ("17fc2a8", "4c22bb8")  # the last commits of formats 1 and 2 so far
-RUNS = ("copy-rmt", "text-rmt", "text-transformer_xl_rmt")
+RELEASES = ("17fc2a8", "4c22bb8", "8d21696")  # the last commits of formats 1, 2 and 3 so far
+RUNS = [
+    (release, config.parent.name) for release in RELEASES for config in HERE.glob(f"{release}/*/config.yaml")
+]
 CLOSE = {"rtol": 1e-6, "atol": 1e-6}
 
 
 @pytest.fixture(params=RELEASES)
-def release(request, tmp_path, monkeypatch):
-    """A copy of what a release wrote, as the working directory."""
+def numbers(request, tmp_path, monkeypatch):
+    """What a release computed; a copy of what it wrote is the working directory."""
+    return opened(request.param, tmp_path, monkeypatch)
+
+
+@pytest.fixture(params=sorted(RUNS), ids="-".join)
+def run(request, tmp_path, monkeypatch):
+    """The name of a run that a release wrote, and what the release computed with it; the same directory."""
+    release, name = request.param
+    return name, opened(release, tmp_path, monkeypatch)[name]
+
+
+def opened(release, tmp_path, monkeypatch):
     folder = tmp_path / "release"
-    shutil.copytree(HERE / request.param, folder)
+    shutil.copytree(HERE / release, folder)
     monkeypatch.chdir(folder)
-    return folder
-
-
-@pytest.fixture
-def numbers(release):
-    """What the release computed."""
-    return json.loads((release / "expected.json").read_text())
+    return json.loads((folder / "expected.json").read_text())
 
 
 def doubles(values):
     return torch.tensor(values, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_run_folder_computes_what_it_computed(release, numbers, name):
-    model, expected = rmt.load(name).eval(), numbers[name]
+def test_a_run_folder_computes_what_it_computed(run):
+    name, expected = run
+    model = rmt.load(name).eval()
     tokens = torch.tensor(expected["tokens"])
     with torch.no_grad():
         outputs = list(rmt.unroll(model, tokens.split(8, dim=1), model.initial_state(2)))
@@ -50,50 +57,50 @@ def test_a_run_folder_computes_what_it_computed(release, numbers, name):
     torch.testing.assert_close(logits, doubles(expected["logits"]), **CLOSE)
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_saved_session_goes_on(release, numbers, name):
-    expected = numbers[name]
+def test_a_saved_session_goes_on(run):
+    name, expected = run
     session = rmt.Session.load(f"{name}.session", rmt.load(name).eval())
     session.feed(torch.tensor(expected["tokens"][0][11:]))
     assert session.score().loss == pytest.approx(expected["session"]["loss"], rel=1e-6)
     torch.testing.assert_close(session.logits()[0].double(), doubles(expected["session"]["logits"]), **CLOSE)
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_run_is_measured_as_it_was(release, numbers, name, capsys):
+def test_a_run_is_measured_as_it_was(run, capsys):
+    name, expected = run
     result = command(capsys, f"evaluate {name}")
     assert result.code == 0, result.err
-    value = numbers[name]["value"]
+    value = expected["value"]
     assert f"{value:.4f}" in result.out or f"{value:.3f}" in result.out
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_run_goes_on_where_it_ended(release, name, capsys):
+def test_a_run_goes_on_where_it_ended(run, capsys):
     """Its checkpoint, optimizer states and the lanes' states are read by the same command with more steps."""
-    place = release / name / "config.yaml"
+    folder = Path(run[0])
+    place = folder / "config.yaml"
     config = yaml.safe_load(place.read_text())
     config["train"]["steps"] = 6
+    config.pop("sha256", None)  # edited on purpose
     place.write_text(yaml.safe_dump(config, sort_keys=False))
-    (release / name / "result.json").unlink()
-    result = command(capsys, f"train --config {place} --out {name}")
+    (folder / "result.json").unlink()
+    result = command(capsys, f"train --config {place} --out {folder}")
     assert result.code == 0, result.err
-    assert json.loads((release / name / "result.json").read_text())["steps"] == 6
+    assert json.loads((folder / "result.json").read_text())["steps"] == 6
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_run_keeps_its_number_format_on_any_device(release, name, capsys, monkeypatch):
+def test_a_run_keeps_its_number_format_on_any_device(run, capsys, monkeypatch):
+    name = run[0]
     config = load_config(name)
     assert config.precision == "32-true"
     pretend(monkeypatch, "NVIDIA H200")
     asked = replace(config, precision="auto")
-    assert settled(asked, stored_precision(release / name, False)) == config
+    assert settled(asked, stored_precision(Path(name), False)) == config
     refused = command(capsys, f"train --config {name}/config.yaml --precision 64-true --out {name}")
     assert refused.code == 2
     assert "holds a run with precision=32-true, not 64-true; name another --out" in refused.err
 
 
 @pytest.mark.parametrize("name", ["wrapped-gpt2", "wrapped-bert"])
-def test_a_wrapped_model_computes_what_it_computed(release, numbers, name):
+def test_a_wrapped_model_computes_what_it_computed(numbers, name):
     pytest.importorskip("transformers")
     model = load_wrapped(name)
     expected = numbers[name]
@@ -103,7 +110,7 @@ def test_a_wrapped_model_computes_what_it_computed(release, numbers, name):
     torch.testing.assert_close(output.state.memory.double(), doubles(expected["memory"]), **CLOSE)
 
 
-def test_a_session_of_a_wrapped_model_goes_on(release, numbers):
+def test_a_session_of_a_wrapped_model_goes_on(numbers):
     pytest.importorskip("transformers")
     expected = numbers["wrapped-gpt2"]
     session = rmt.Session.load("wrapped-gpt2.session", load_wrapped("wrapped-gpt2"))

@@ -1,99 +1,72 @@
-"""`python -m tests.soak`: odd options and damaged files by the thousand, with counts at the end."""
+"""`python -m tests.soak`: kills, hostile systems, damaged files and odd options, with counts at the end."""
 
 import argparse
 import os
-import shutil
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import chdir
-from importlib.util import find_spec
-from itertools import chain, islice
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # odd names are not asked for on the network
+os.environ.setdefault("RMT_COMMIT", "soak")  # the same in all results, without asking git
 
-from tests.soak.attempts import Attempt, attempt
-from tests.soak.damage import damages
-from tests.soak.odd_options import odd_options
-from tests.soak.workspace import add_backbone, add_other_formats, make_workspace
+from tests.soak.attempts import BAD, Attempt
+from tests.soak.damaged import damaged_attempts
+from tests.soak.kills import killed_attempts
+from tests.soak.odd_options import odd_attempts
+from tests.soak.shares import Cases, make_whole, shared
+from tests.soak.systems import system_attempts
 
-BAD = ("traceback", "hang", "untidy")
-
-
-def odd_attempts(count: int, seed: int, with_backbone: bool) -> Iterator[Attempt]:
-    """Command lines with odd values; what one leaves behind is gone before the next."""
-    for words in islice(odd_options(seed, with_backbone), count):
-        yield attempt(words)
-        restore(Path())
-
-
-def damaged_attempts(count: int, seed: int) -> Iterator[Attempt]:
-    """Commands on damaged files, each of which is whole again before the next."""
-    from rmt.tasks.babi import open_library
-
-    for damage in islice(damages(seed), count):
-        damage.file.write_bytes(damage.content)
-        open_library.cache_clear()
-        result = attempt(damage.words)
-        yield result._replace(detail=f"{damage.file} {damage.kind}: {result.detail}")
-        restore(damage.file, "run", "tuned")
+PARTS: dict[str, Cases] = {
+    "kills": killed_attempts,
+    "system": system_attempts,
+    "damaged": damaged_attempts,
+    "options": odd_attempts,
+}
+COUNTS = {"kills": 200, "system": 70, "damaged": 5_000, "options": 15_000}
+PAUSE_SECONDS = 30.0  # between two lines of progress
 
 
-def restore(*changed: str | Path) -> None:
-    """The workspace as it was: what is new goes, what was changed comes back."""
-    whole = Path("..", "whole")
-    names = {path.name for path in whole.iterdir()}
-    for path in Path().iterdir():
-        if path.name not in names:
-            remove(path)
-    for name in {Path(path).parts[0] for path in changed if Path(path).parts} & names:
-        remove(Path(name))
-        copy = shutil.copytree if (whole / name).is_dir() else shutil.copy
-        copy(whole / name, name)
+def soak(counts: dict[str, int], seed: int, jobs: int, folder: Path) -> tuple[Counter[str], list[Attempt]]:
+    """Outcomes counted, and what should not have been, of so many cases of each part.
 
-
-def remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def soak(options: int, damaged: int, seed: int) -> tuple[Counter[str], list[Attempt]]:
-    """Counts by outcome, and what should not have been, of so many cases of each kind."""
-    counts: Counter[str] = Counter()
-    bad = []
-    with tempfile.TemporaryDirectory() as folder:
-        workspace = Path(folder, "a", "b", "workspace")  # odd paths such as ../.. stay inside
-        workspace.mkdir(parents=True)
-        with chdir(workspace):
-            make_workspace()
-            with_backbone = find_spec("transformers") is not None
-            if with_backbone:
-                add_backbone()
-            add_other_formats()
-            shutil.copytree(".", "../whole")
-            for result in chain(odd_attempts(options, seed, with_backbone), damaged_attempts(damaged, seed)):
-                counts[result.outcome] += 1
-                if not result.is_good:
-                    bad.append(result)
-                    print(f"{result.outcome}: rmt {' '.join(result.words)!r}\n{result.detail}", flush=True)
-    return counts, bad
+    The folder has a workspace, `whole`, from which those of the processes are copied.
+    """
+    outcomes: Counter[str] = Counter()
+    cases: Counter[str] = Counter()
+    bad, told = [], time.monotonic()
+    for part, attempt in shared(counts, PARTS, seed, jobs, folder):
+        outcomes[attempt.outcome] += 1
+        cases[part] += 1
+        if not attempt.is_good:
+            bad.append(attempt)
+            print(f"{attempt.outcome}: rmt {' '.join(attempt.words)!r}\n{attempt.detail}", flush=True)
+        if time.monotonic() - told > PAUSE_SECONDS:
+            told = time.monotonic()
+            print(*(f"{name} {number:,}" for name, number in cases.items()), flush=True)
+    return outcomes, bad
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--options", type=int, default=15_000, help="command lines with odd values")
-    parser.add_argument("--damaged", type=int, default=5_000, help="damaged files")
+    for part, count in COUNTS.items():
+        parser.add_argument(f"--{part}", type=int, help=f"so many; {count:,} unless a part is named")
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    counts, bad = soak(asked.options, asked.damaged, asked.seed)
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    asked = vars(parser.parse_args())
+    named = {part: asked[part] for part in PARTS if asked[part] is not None}
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        make_whole(Path(folder, "whole"))
+        outcomes, bad = soak(named or COUNTS, asked["seed"], asked["jobs"], Path(folder))
     print(
-        f"cases {counts.total():,}", *(f"{name} {counts[name]:,}" for name in ("done", "refused", "failed"))
+        f"{(time.monotonic() - begin) / 60:.1f} minutes: kills {outcomes['killed']:,}, "
+        f"stops {outcomes['stopped']:,}, resumed {outcomes['resumed']:,}, cases {outcomes.total():,} "
+        f"(done {outcomes['done']:,}, refused {outcomes['refused']:,}, failed {outcomes['failed']:,})"
     )
-    print(*(f"{name} {counts[name]}" for name in BAD))
+    labels = ("silently wrong", "tracebacks", "hangs", "different after resume", "untidy")
+    print(", ".join(f"{label} {outcomes[name]}" for label, name in zip(labels, BAD, strict=True)))
     return 1 if bad else 0
 
 

@@ -1,25 +1,30 @@
 """One command line tried in this process: what it came to."""
 
 import io
+import json
 import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.cli.main import main
 
+CURRENT = "current.json"  # the command line that is being tried, beside the workspace
 SECONDS = 30  # that a tiny command may take
-GOOD = {"done", "refused", "failed"}
+GOOD = ("done", "refused", "failed", "killed", "stopped", "resumed")
+BAD = ("wrong", "traceback", "hang", "different", "untidy")  # wrong: in silence
 
 
 class Attempt(NamedTuple):
     """A command line and its outcome."""
 
     words: tuple[str, ...]
-    outcome: str  # done, refused, failed, traceback, hang or untidy
+    outcome: str  # of GOOD or BAD
     detail: str  # the line that was printed, or the traceback
+    output: str = ""
 
     @property
     def is_good(self) -> bool:
@@ -32,6 +37,7 @@ class TookTooLong(BaseException):
 
 def attempt(words: Sequence[str], seconds: float = SECONDS) -> Attempt:
     """Run `rmt WORDS`, its output kept, its standard input empty."""
+    Path("..", CURRENT).write_text(json.dumps(words))
     output, errors = Screen(), Screen()
     before = sys.stdin, sys.stdout, sys.stderr
     sys.stdin, sys.stdout, sys.stderr = Screen(), output, errors
@@ -44,7 +50,7 @@ def attempt(words: Sequence[str], seconds: float = SECONDS) -> Attempt:
         return Attempt(tuple(words), "traceback", traceback.format_exc())
     finally:
         sys.stdin, sys.stdout, sys.stderr = before
-    return Attempt(tuple(words), *judged(code, output.text(), errors.text()))
+    return Attempt(tuple(words), *judged(code, output.text(), errors.text()), output.text())
 
 
 def judged(code: int, output: str, errors: str) -> tuple[str, str]:

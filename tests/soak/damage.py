@@ -2,10 +2,9 @@
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 VALUES: tuple[Any, ...] = (
     *(
@@ -27,87 +26,6 @@ VALUES: tuple[Any, ...] = (
     ),
     *([], {}, [[]], [None], {"a": 1}, "x" * 10_000, "\udcff", "os:path", [1, "a"], [0] * 100),
 )
-
-
-class Damage(NamedTuple):
-    """A file of the workspace, what is done to it, and a command that opens it."""
-
-    file: Path
-    kind: str
-    content: bytes
-    words: list[str]
-
-
-# files, and command lines that open them
-OPENED: dict[str, list[str]] = {
-    "run/config.yaml": ["evaluate run --samples 4 --quiet", "runs .", "generate run --prompt 1 --tokens 2"],
-    "run/result.json": ["runs .", "report run", "TRAIN"],
-    "run/task.json": ["generate run --prompt 1 --tokens 2", "attention run --quiet --out out.html"],
-    "run/vocabulary.json": ["generate run --prompt 1 --tokens 2", "attention run --quiet --out out.html"],
-    "run/metrics.jsonl": ["TRAIN --restart", "runs ."],
-    "book-run/vocabulary.json": [
-        "stream book-run book.txt --quiet",
-        "evaluate book-run --data book.txt --quiet",
-    ],
-    "state": [
-        "stream book-run book.txt --resume state --quiet",
-        "generate book-run --resume state --tokens 2",
-    ],
-    "corpus/corpus.json": ["data check corpus", "train text --data corpus TEXT"],
-    "corpus/vocabulary.json": ["data check corpus", "train text --data corpus TEXT"],
-    "splits/train.txt": ["data prepare splits --out out", "train text --data splits --tokens words TEXT"],
-    "data/babi/qa1_single-supporting-fact_train.txt": ["data show memory-qa --data data --split train"],
-    "data/babi/qa1_single-supporting-fact_test.txt": ["data show memory-qa --data data"],
-    "data/books/Whale_1.txt": ["data show memory-qa --data data"],
-    "options.yaml": ["demo --config options.yaml --print_config", "train copy --config options.yaml TINY"],
-    "documents.jsonl": ["predict tuned documents.jsonl --device cpu", "finetune documents.jsonl FINETUNE"],
-    "documents.csv": ["predict tuned documents.csv --device cpu", "finetune documents.csv FINETUNE"],
-    "documents.json": ["predict tuned documents.json --device cpu", "finetune documents.json FINETUNE"],
-    "tokenizer.json": ["data prepare book.txt --tokenizer tokenizer.json --out out"],
-    "book.txt.gz": ["data prepare book.txt.gz --out out", "stream book-run book.txt.gz --quiet"],
-    "book.txt.xz": ["data prepare book.txt.xz --out out", "stream book-run book.txt.xz --quiet"],
-    "results.jsonl": ["report results.jsonl"],
-    "tuned/config.yaml": [
-        "predict tuned documents.jsonl --device cpu",
-        "runs .",
-        "finetune documents.jsonl FINETUNE",
-    ],
-    "tuned/model/config.json": ["predict tuned documents.jsonl --device cpu"],
-    "tuned/model/tokenizer.json": ["predict tuned documents.jsonl --device cpu"],
-    "tuned/model/tokenizer_config.json": ["predict tuned documents.jsonl --device cpu"],
-    "tuned/model/model.safetensors": ["predict tuned documents.jsonl --device cpu"],
-    "tuned/result.json": ["runs .", "report tuned", "finetune documents.jsonl FINETUNE"],
-    "bert/config.json": ["info bert", "finetune documents.jsonl FINETUNE"],
-    "bert/tokenizer.json": ["finetune documents.jsonl FINETUNE"],
-    "bert/model.safetensors": ["finetune documents.jsonl FINETUNE"],
-}
-
-
-def damages(seed: int) -> Iterator[Damage]:
-    """Damages without end, to every file that is there in turn."""
-    draw = random.Random(seed)
-    contents = {name: Path(name).read_bytes() for name in OPENED if Path(name).is_file()}
-    while True:
-        for name, content in contents.items():
-            kinds = [*BYTES, *(JSON if name.endswith((".json", ".jsonl")) else ())]
-            if name.endswith(".yaml"):
-                kinds += YAML
-            kind = draw.choice(kinds)
-            for line in OPENED[name]:
-                yield Damage(Path(name), kind.__name__, kind(content, draw), command(line))
-
-
-def command(line: str) -> list[str]:
-    """The words of a command line with what the workspace was made with."""
-    from tests.cli.command import TINY
-    from tests.soak.workspace import FINETUNE, TINY_TEXT
-
-    line = line.replace("TRAIN", "train copy TINY --out run --quiet").replace(
-        "TEXT", f"{TINY_TEXT} --out out"
-    )
-    out = "--out tuned --quiet" if "documents.jsonl" in line else "--out out --quiet"
-    line = line.replace("FINETUNE", f"{FINETUNE} {out}")
-    return line.replace("TINY", TINY if "--out" in line else f"{TINY} --out out --quiet").split()
 
 
 def cut(content: bytes, draw: random.Random) -> bytes:
@@ -243,3 +161,10 @@ BYTES: list[Change] = [
 ]
 JSON: list[Change] = [other_value, other_value, other_value, other_value, other_key, other_key, deep_json]
 YAML: list[Change] = [odd_yaml, odd_yaml, odd_yaml, odd_yaml, yaml_laughs]
+
+
+def changes_of(name: str) -> list[Change]:
+    """What can be done to a file of this name."""
+    if name.endswith(".yaml"):
+        return BYTES + YAML
+    return BYTES + JSON if name.endswith((".json", ".jsonl")) else BYTES

@@ -2,10 +2,14 @@
 
 import random
 from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import islice
 
 from rmt.cli import flags
 from tests.cli.command import TINY
-from tests.cli.commands import all_commands
+from tests.cli.commands import NEEDED, all_commands
+from tests.soak.attempts import Attempt, attempt
+from tests.soak.restored import restore
 from tests.soak.workspace import FINETUNE, TINY_TEXT
 
 # command: whole command lines that take about a second, with files of the workspace
@@ -24,6 +28,7 @@ BASES = {
     "report": ["run"],
     "reproduce": ["copies --list"],
     "bench": ["--list"],
+    "demo": ["--print_config"],
 }
 BASES_WITH_BACKBONE = {
     "finetune": [f"documents.jsonl {FINETUNE} --out out --quiet"],
@@ -105,10 +110,19 @@ TEXTS = (
 )
 
 
+def odd_attempts(count: int, seed: int) -> Iterator[Attempt]:
+    """Command lines with odd values; what one leaves behind is gone before the next."""
+    with_backbone = find_spec("transformers") is not None
+    for words in islice(odd_options(seed, with_backbone), count):
+        yield attempt(words)
+        restore()
+
+
 def odd_options(seed: int, with_backbone: bool = False) -> Iterator[list[str]]:
     """Command lines without end, each with one to three odd values."""
     draw, commands = random.Random(seed), all_commands()
-    bases = {**BASES, **(BASES_WITH_BACKBONE if with_backbone else {})}
+    bases = {name: BASES.get(name) or [least(name)] for name in commands}
+    bases |= BASES_WITH_BACKBONE if with_backbone else {name: [""] for name in BASES_WITH_BACKBONE}
     while True:
         for name, lines in bases.items():
             spellings = sorted(commands[name].grammar().flags)
@@ -118,6 +132,11 @@ def odd_options(seed: int, with_backbone: bool = False) -> Iterator[list[str]]:
             for _ in range(draw.choice((1, 1, 1, 2, 3))):
                 words = with_odd_value(words, draw.choice(spellings), commands[name].grammar(), draw)
             yield [*name.split(), *words]
+
+
+def least(name: str) -> str:
+    """What a command cannot do without, in words of the workspace."""
+    return NEEDED.get(name, "").replace("RUN", "book-run").replace("letter.txt", "book.txt")
 
 
 def with_odd_value(words: list[str], spelling: str, grammar: flags.Grammar, draw: random.Random) -> list[str]:

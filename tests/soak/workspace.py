@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from rmt.cli.main import main
-from tests.cli.command import TINY
+from tests.cli.command import TINY, TRAIN
 from tests.tasks.stories import write_data
 
 TINY_MODEL = (
@@ -32,11 +32,13 @@ def make_workspace() -> None:
     for command in (
         f"train copy {TINY} --out run --quiet",
         f"train text --data book.txt --out book-run {TINY_TEXT}",
+        f"{TRAIN} --out untested --quiet",
         "data prepare splits --tokens words --out corpus",
         "stream book-run book.txt --save state --quiet",
     ):
         if main(command.split()) != 0:
             raise RuntimeError(f"rmt {command} failed")
+    Path("untested", "result.json").unlink()  # a run that was ended before its test
 
 
 def add_backbone() -> None:

@@ -116,7 +116,7 @@ def test_seeds_stopped_by_signals_are_all_at_one_step_and_end_with_the_bits_of_u
 
 
 def test_seeds_cut_off_between_any_two_saves_end_with_the_bits_of_uninterrupted_ones(tmp_path, monkeypatch):
-    """Every third save is the last thing that a process does; so one seed has a step that others lack."""
+    """Some saves are the last thing that a process does: a seed has a step that others lack, or is first."""
     config = tiny(model={"dropout": 0.3}, train={"target": 0.9, "steps": 16})
     reach(monkeypatch, {1: 8})
     train_seeds(config, tmp_path / "whole", watchers())
@@ -128,7 +128,7 @@ def test_seeds_cut_off_between_any_two_saves_end_with_the_bits_of_uninterrupted_
     def save(self, *arguments):
         real(self, *arguments)
         saves.append(self)
-        if len(saves) % 7 == 0:
+        if len(saves) in (1, 3) or len(saves) % 7 == 0:
             raise Cut
 
     monkeypatch.setattr(Checkpoints, "save", save)

@@ -26,7 +26,10 @@ def meet(loops: Sequence[Loop]) -> None:
 
 
 def whole_steps(loop: Loop) -> Steps:
-    """The whole checkpoints of a run; damaged ones are named."""
+    """The whole checkpoints of a run, and its beginning if it has saved once at most; damaged ones are named.
+
+    Where a process was killed while seeds saved for the first time, all have their beginnings only.
+    """
     steps: Steps = {}
     for step in loop.checkpoints.steps():
         try:
@@ -35,6 +38,8 @@ def whole_steps(loop: Loop) -> Steps:
             loop.observer.warning(f"{error}; going back to a checkpoint before it")
             continue
         steps[step] = bool(saved["reached"]) or step >= loop.config.train.steps
+    if len(loop.checkpoints.steps()) < 2 and not any(steps.values()):
+        steps[0] = False
     return steps
 
 
