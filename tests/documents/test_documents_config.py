@@ -3,7 +3,8 @@
 import pytest
 
 from rmt.config import leaves, to_dict
-from rmt.documents.config import FinetuneConfig, renamed, stored_precision
+from rmt.documents.config import FinetuneConfig
+from rmt.documents.stored import renamed, stored_precision
 from rmt.errors import ConfigError
 from rmt.train.config import RunConfig
 

@@ -26,7 +26,7 @@ def test_fine_tuning_saves_behind_the_step_in_which_a_signal_came(capsys, monkey
         code, _, err = rmt(capsys, command)
     assert code == 128 + signal.SIGTERM
     assert err == "rmt: stopped by SIGTERM; step 6 is saved in run/checkpoints; the same command goes on\n"
-    assert Path("run/checkpoints/checkpoint-6").is_dir()
+    assert Path("run/checkpoints/step_6").is_dir()
     assert not Path("run/result.json").exists()
     assert signal.getsignal(signal.SIGTERM) is before
     code, out, _ = rmt(capsys, command)

@@ -41,6 +41,16 @@ def test_the_newest_k_and_the_best_are_kept(tmp_path):
     assert (checkpoints.named("last"), checkpoints.named("best")) == ("step_5", "step_2")
 
 
+def test_what_was_the_best_for_a_kept_one_is_kept_too(tmp_path):
+    """Else a run that goes back to step 4, as step 5 is damaged, would have lost its best."""
+    checkpoints, bests = Checkpoints(tmp_path, keep=2), {1: 1, 2: 2, 3: 2, 4: 2, 5: 5, 6: 5}
+    kept = []
+    for step, best in bests.items():
+        checkpoints.save(step, snapshot(step)._replace(trainer={"best_step": best}), best=step == best)
+        kept.append(checkpoints.steps())
+    assert kept[4:] == [[5, 4, 2], [6, 5]]
+
+
 def test_a_better_one_takes_the_place_of_the_best(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=1)
     for step in (1, 2, 3, 4):

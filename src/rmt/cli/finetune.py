@@ -16,6 +16,7 @@ from rmt.config import from_dict
 from rmt.documents.config import FinetuneConfig
 from rmt.errors import ConfigError
 from rmt.location import trusting
+from rmt.train.stored import settings_in
 
 EXAMPLES = """examples:
   rmt finetune reviews.csv --backbone roberta-base --segments 4 --memory 10
@@ -31,6 +32,7 @@ COMMAND = Command(
     RunFolderOptions,
     settings=FinetuneConfig,
     arguments={"data": "DATA"},
+    unpack=settings_in,
 )
 
 

@@ -88,7 +88,7 @@ def labelled(options: PredictOptions, documents: Sequence[str]) -> Iterator[tupl
     """Label and probability of each document."""
     quiet_transformers()
     from rmt.documents.classifier import load_classifier
-    from rmt.documents.config import stored_precision
+    from rmt.documents.stored import stored_precision
     from rmt.infer.rows import inference
     from rmt.precision import precision_of, weight_format
     from rmt.train.device import device_of

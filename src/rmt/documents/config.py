@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal
 
-from rmt.config import Interval, above, at_least, check, check_fields, option
+from rmt.config import Interval, above, at_least, check_fields, option
 from rmt.errors import ConfigError
 from rmt.precision import TO_TRAIN, AskedPrecision
 from rmt.train.config import LARGEST_SEED, RATE
 from rmt.train.warmup import check_warmup
-from rmt.yamlfile import load_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,22 +69,3 @@ class FinetuneConfig:
                 f"segments={self.segments} with memory=0: nothing would come from one segment to the next; "
                 "use --segments 1, or memory"
             )
-
-
-# what runs of release 17fc2a8 called them
-OLD_NAMES = {"rate": "lr", "memory_rate": "memory_lr", "decay": "weight_decay", "scale": "memory_scale"}
-OLD_PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed"}
-
-
-def renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a stored run by the names that they have now."""
-    current = {OLD_NAMES.get(name, name): value for name, value in settings.items()}
-    precision = current.get("precision")
-    return {**current, "precision": OLD_PRECISIONS.get(str(precision), precision)}
-
-
-def stored_precision(folder: Path) -> AskedPrecision:
-    """The number format of the run in a folder; auto where none was written down."""
-    path = folder / "config.yaml"
-    precision = (renamed(load_yaml(path)) if path.exists() else {}).get("precision") or "auto"
-    return cast(AskedPrecision, check(precision, AskedPrecision, "precision"))

@@ -5,40 +5,31 @@ from __future__ import annotations
 import math
 import shutil
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from rmt.config import to_dict
 from rmt.documents.classifier import Classifier, make_classifier
-from rmt.documents.config import FinetuneConfig, renamed, stored_precision
+from rmt.documents.config import FinetuneConfig
 from rmt.documents.corpus import DocumentCorpus
+from rmt.documents.job import FinetuneJob, FinetuneObserver, Rows
+from rmt.documents.resuming import position, put_weights, resume
+from rmt.documents.stored import load_settings, stored_precision
 from rmt.errors import ConfigError, DataError
+from rmt.partial import sweep
 from rmt.seal import sealed
 from rmt.stopping import REQUEST, Stopped
-from rmt.store import write_json, write_whole
+from rmt.store import whole_folder, write_json, write_whole
+from rmt.train.checkpoint import load_parts, system_errors
 from rmt.train.device import device_name, device_of, precision_to_train
 from rmt.train.folder import alone, load_result
-from rmt.train.log import MetricsLog, environment
-from rmt.yamlfile import load_yaml, write_yaml
-
-
-class FinetuneObserver(Protocol):
-    """Who is told what happens."""
-
-    def note(self, text: str) -> None: ...
-
-    def warning(self, text: str) -> None: ...
-
-    def begin(self, steps: int) -> None: ...
-
-    def logged(self, record: dict[str, Any]) -> None: ...
-
-    def evaluated(self, record: dict[str, Any]) -> None: ...
+from rmt.train.log import environment
+from rmt.train.stored import written
+from rmt.yamlfile import load_yaml
 
 
 def finetune(
@@ -54,6 +45,7 @@ def finetune(
     if not restart and (folder / "config.yaml").exists():
         refuse_other(config, folder)
         if result := load_result(folder):
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # where the end was cut short
             return result, True
     device = device_of(config.device)
     torch.manual_seed(config.seed)
@@ -74,17 +66,21 @@ def finetune(
     if config.precision == "64-true":
         classifier.model.double()
     rows = encode(classifier, corpus, config, observer)
+    job = FinetuneJob(
+        config=config, classifier=classifier, rows=rows, folder=folder, observer=observer, device=device
+    )
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder):
         if restart:
             discard(folder)
-        write_whole(folder / "config.yaml", write_yaml(to_dict(config)))
-        return run(config, classifier, rows, folder, observer, device), False
+        sweep(folder)
+        write_whole(folder / "config.yaml", written(config))
+        return run(job), False
 
 
 def encode(
     classifier: Classifier, corpus: DocumentCorpus, config: FinetuneConfig, observer: FinetuneObserver
-) -> dict[str, list[dict[str, Any]]]:
+) -> Rows:
     """The documents as tokens; what does not fit is counted, and told or refused."""
     rows = {
         split: [classifier.encode(document) for document in documents]
@@ -105,71 +101,76 @@ def encode(
     return rows
 
 
-def run(
-    config: FinetuneConfig,
-    classifier: Classifier,
-    rows: dict[str, list[dict[str, Any]]],
-    folder: Path,
-    observer: FinetuneObserver,
-    device: str,
-) -> dict[str, Any]:
+def run(job: FinetuneJob) -> dict[str, Any]:
     """Train, keep the best model, measure it, and write everything down."""
-    from transformers.trainer_utils import get_last_checkpoint
-
     from rmt.documents.trainer import build_trainer
 
-    checkpoints = folder / "checkpoints"
-    observer.note(f"{config.precision} on {device_name(device)}")
-    trainer = build_trainer(config, classifier, rows, checkpoints, MetricsLog(folder), observer, device)
-    last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
-    if last:
-        step = int(last.rsplit("-", 1)[1])
-        MetricsLog(folder).rewind(step)
-        observer.note(f"going on from step {step}")
-    started = time.monotonic()
-    with REQUEST.deferred():
-        trainer.train(resume_from_checkpoint=last)
-        if REQUEST.signal:
-            step = trainer.state.global_step
-            raise Stopped(REQUEST.signal, f"step {step} is saved in {checkpoints}; the same command goes on")
-    seconds = time.monotonic() - started
+    job.observer.note(f"{job.config.precision} on {device_name(job.device)}")
+    trainer = build_trainer(job)
+    ended = train(trainer, job)
+    best = load_parts(job.store.folder / f"step_{ended['best_step']}")
+    put_weights(job.classifier.model, best.model)
     metrics = {
         split: measured(trainer.predict(encoded, metric_key_prefix="x").metrics)
-        for split, encoded in rows.items()
+        for split, encoded in job.rows.items()
         if split == "valid" or split.startswith("test")
     }
-    classifier.model.save_pretrained(folder / "model")
-    classifier.tokenizer.save_pretrained(folder / "model")
-    length = classifier.model.settings.segment_length
-    result = {
+    save_model(job)
+    result = result_of(job, metrics, ended)
+    write_json(job.folder / "result.json", sealed(result))
+    shutil.rmtree(job.store.folder, ignore_errors=True)
+    return result
+
+
+def train(trainer: Any, job: FinetuneJob) -> dict[str, Any]:
+    """Where training ends, begun or gone on with."""
+    saved = resume(job)
+    trainer.go_on_from(saved)
+    if saved and saved.trainer["over"]:
+        return saved.trainer
+    with REQUEST.deferred():
+        trainer.train_on()
+        if REQUEST.signal:
+            step, store = trainer.state.global_step, job.store.folder
+            raise Stopped(REQUEST.signal, f"step {step} is saved in {store}; the same command goes on")
+    return position(trainer)
+
+
+def save_model(job: FinetuneJob) -> None:
+    """Model and tokenizer in `model/`, whole or not at all."""
+    folder = job.folder / "model"
+    with whole_folder(folder) as partial, system_errors(folder):
+        job.classifier.model.save_pretrained(partial)
+        job.classifier.tokenizer.save_pretrained(partial)
+
+
+def result_of(
+    job: FinetuneJob, metrics: dict[str, dict[str, float]], ended: dict[str, Any]
+) -> dict[str, Any]:
+    """What result.json says."""
+    config, labels, model = job.config, job.classifier.labels, job.classifier.model
+    return {
         "task": config.data,
-        "model": f"{classifier.model.config.model_type}, {config.segments} × {length} tokens",
+        "model": f"{model.config.model_type}, {config.segments} × {model.settings.segment_length} tokens",
         "recipe": "finetune",
         "metric": "f1",
         "value": metrics["test"]["f1"],
         "split": "test",
-        "f1_of": classifier.labels[1] if len(classifier.labels) == 2 else "mean of classes",
+        "f1_of": labels[1] if len(labels) == 2 else "mean of classes",
         "metrics": metrics,
-        "labels": classifier.labels,
+        "labels": labels,
         "seed": config.seed,
-        "steps": trainer.state.global_step,
-        "best_step": best_step(trainer),
-        "seconds": seconds,
-        "samples": len(rows["test"]),
+        "steps": ended["step"],
+        "best_step": ended["best_step"],
+        "seconds": ended["seconds"],
+        "samples": len(job.rows["test"]),
         "config": to_dict(config),
-        "environment": environment(torch.device(device)),
+        "environment": environment(torch.device(job.device)),
     }
-    write_json(folder / "result.json", sealed(result))
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    return result
 
 
 def measured(metrics: dict[str, float]) -> dict[str, float]:
     return {name: metrics[f"x_{name}"] for name in ("accuracy", "f1")}
-
-
-def best_step(trainer: Any) -> int:
-    return int((trainer.state.best_model_checkpoint or "-0").rsplit("-", 1)[1])
 
 
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
@@ -184,7 +185,7 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]
 
 def refuse_other(config: FinetuneConfig, folder: Path) -> None:
     """Raise if the folder belongs to another configuration, naming the first difference."""
-    stored, current = renamed(load_yaml(folder / "config.yaml")), to_dict(config)
+    stored, current = load_settings(folder), to_dict(config)
     stored["precision"] = precision_to_train("auto", stored_precision(folder), config.device)
     for name in (*current, *stored):
         if stored.get(name) != current.get(name):

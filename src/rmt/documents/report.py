@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rmt.documents.config import renamed
+from rmt.documents.stored import renamed
 
 HEADINGS = (
     "data",

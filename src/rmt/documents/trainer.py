@@ -2,85 +2,86 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
 from transformers import TrainerCallback
 
+from rmt.documents.job import FinetuneJob
+from rmt.documents.resuming import ResumableTrainer
 from rmt.stopping import REQUEST
-from rmt.train.log import MetricsLog
 from rmt.train.warmup import warmup_steps
 
 if TYPE_CHECKING:
     from rmt.documents.classifier import Classifier
     from rmt.documents.config import FinetuneConfig
-    from rmt.documents.finetune import FinetuneObserver
 
 
-def build_trainer(
-    config: FinetuneConfig,
-    classifier: Classifier,
-    rows: dict[str, list[dict[str, Any]]],
-    folder: Path,
-    log: MetricsLog,
-    observer: FinetuneObserver,
-    device: str,
-) -> Any:
+class DocumentTrainer(ResumableTrainer, transformers.Trainer):
+    """Trains a model with a head."""
+
+
+class WritingTrainer(ResumableTrainer, transformers.Seq2SeqTrainer):
+    """Trains a model that writes its answer."""
+
+
+def build_trainer(job: FinetuneJob) -> Any:
     """A Trainer that keeps the model with the best F1 on the validation documents."""
-    at_once = min(config.at_once, config.batch)
-    per_epoch = math.ceil(math.ceil(len(rows["train"]) / at_once) / math.ceil(config.batch / at_once))
-    steps = max(1, round(config.epochs * per_epoch))
-    every = min(config.evaluate_every or per_epoch, steps)
-    writes = classifier.writes
-    kind = transformers.Seq2SeqTrainingArguments if writes else transformers.TrainingArguments
-    more: dict[str, Any] = (
-        {"predict_with_generate": True, "generation_max_length": classifier.longest_label + 1}
-        if writes
-        else {}
+    config, classifier = job.config, job.classifier
+    optimizer = torch.optim.AdamW(groups(classifier.model, config), lr=config.lr)
+    job.observer.begin(job.steps)
+    trainer = (WritingTrainer if classifier.writes else DocumentTrainer)(
+        model=classifier.model,
+        args=arguments(job),
+        train_dataset=DocumentDataset(job.rows["train"]),
+        eval_dataset=DocumentDataset(job.rows["valid"]),
+        data_collator=collator(classifier),
+        compute_metrics=lambda results: classifier.score(results.predictions, results.label_ids),
+        optimizers=(
+            optimizer,
+            torch.optim.lr_scheduler.LambdaLR(optimizer, slope(job.steps, config.warmup)),
+        ),
+        callbacks=[Telling(job)],
     )
-    arguments = kind(
-        output_dir=str(folder),
-        per_device_train_batch_size=at_once,
-        per_device_eval_batch_size=at_once,
-        gradient_accumulation_steps=math.ceil(config.batch / at_once),
-        max_steps=steps,
+    trainer.job = job
+    trainer.add_callback(Stopping(trainer))
+    trainer.remove_callback(transformers.PrinterCallback)
+    trainer.model_accepts_loss_kwargs = False  # else losses of documents are summed over the parts of a batch
+    return trainer
+
+
+def arguments(job: FinetuneJob) -> Any:
+    """The settings of a Trainer."""
+    config, classifier, every = job.config, job.classifier, job.evaluate_every
+    written: dict[str, Any] = {
+        "predict_with_generate": True,
+        "generation_max_length": classifier.longest_label + 1,
+    }
+    kind = transformers.Seq2SeqTrainingArguments if classifier.writes else transformers.TrainingArguments
+    return kind(
+        output_dir=str(job.store.folder),
+        per_device_train_batch_size=job.at_once,
+        per_device_eval_batch_size=job.at_once,
+        gradient_accumulation_steps=job.parts,
+        max_steps=job.steps,
         max_grad_norm=config.clip,
         eval_strategy="steps",
         save_strategy="steps",
         eval_steps=every,
         save_steps=every,
         logging_steps=min(10, every),
-        save_total_limit=1,
-        load_best_model_at_end=True,
         metric_for_best_model="f1",
         greater_is_better=True,
         bf16=config.precision == "bf16-mixed",
-        use_cpu=device == "cpu",
+        use_cpu=job.device == "cpu",
         seed=config.seed,
         report_to=[],
         disable_tqdm=True,
         log_level="error",
-        **more,
+        **(written if classifier.writes else {}),
     )
-    optimizer = torch.optim.AdamW(groups(classifier.model, config), lr=config.lr)
-    observer.begin(steps)
-    trainer = (transformers.Seq2SeqTrainer if writes else transformers.Trainer)(
-        model=classifier.model,
-        args=arguments,
-        train_dataset=DocumentDataset(rows["train"]),
-        eval_dataset=DocumentDataset(rows["valid"]),
-        data_collator=collator(classifier),
-        compute_metrics=lambda results: classifier.score(results.predictions, results.label_ids),
-        optimizers=(optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, slope(steps, config.warmup))),
-        callbacks=[transformers.EarlyStoppingCallback(config.patience), Telling(log, observer), Stopping()],
-    )
-    trainer.remove_callback(transformers.PrinterCallback)
-    trainer.model_accepts_loss_kwargs = False  # else losses of documents are summed over the parts of a batch
-    return trainer
 
 
 class DocumentDataset(torch.utils.data.Dataset):
@@ -131,8 +132,8 @@ def slope(steps: int, warmup: float) -> Any:
 class Telling(TrainerCallback):
     """Writes metrics.jsonl and tells the observer."""
 
-    def __init__(self, log: MetricsLog, observer: FinetuneObserver):
-        self.log, self.observer = log, observer
+    def __init__(self, job: FinetuneJob):
+        self.log, self.observer = job.log, job.observer
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **rest: Any
@@ -160,9 +161,16 @@ class Telling(TrainerCallback):
 
 
 class Stopping(TrainerCallback):
-    """Lets the Trainer save and stop behind a step in which a signal asked for it."""
+    """Ends training when patience does; saves and ends it behind a step in which a signal asked for it."""
+
+    def __init__(self, trainer: ResumableTrainer):
+        self.trainer = trainer
 
     def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         if REQUEST.signal:
             control.should_save = control.should_training_stop = True
-            args.save_total_limit = 2  # with 1, a Trainer that stops deletes all but the best
+
+    def on_save(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Every evaluation is saved, and only then is it known whether it was the best."""
+        if self.trainer.is_over():
+            control.should_training_stop = True

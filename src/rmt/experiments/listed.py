@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.config import leaves, plain, value_of
-from rmt.documents.config import renamed
 from rmt.documents.report import INCIDENTAL as INCIDENTAL_OF_DOCUMENTS
+from rmt.documents.stored import load_settings
 from rmt.errors import CheckpointError, ConfigError, RMTError
 from rmt.experiments.report import INCIDENTAL
 from rmt.train.checkpoint import Checkpoints
@@ -81,21 +81,20 @@ def listed_run(folder: Path) -> ListedRun:
     """One run folder of either kind."""
     result, stored = load_result(folder), load_yaml(folder / "config.yaml")
     if "backbone" in stored:
-        return documents_run(folder, renamed(stored), result)
+        return documents_run(folder, stored, result)
     config = load_config(folder)
     settings = {leaf.name: plain(value_of(config, leaf.name)) for leaf in leaves(RunConfig)}
     steps = result.get("steps") or max(Checkpoints(folder).steps(), default=0)
     return ListedRun(folder, settings, result, steps)
 
 
-def documents_run(folder: Path, settings: dict[str, Any], result: dict[str, Any]) -> ListedRun:
+def documents_run(folder: Path, stored: dict[str, Any], result: dict[str, Any]) -> ListedRun:
     """A run of `rmt finetune`."""
     for name in DOCUMENT_SETTINGS:
-        if name not in settings:
+        if name not in stored:
             raise CheckpointError(f"its config.yaml is damaged: {name} is missing")
-    numbers = (path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoints/checkpoint-*"))
-    steps = max((int(number) for number in numbers if number.isdigit()), default=0)
-    return ListedRun(folder, settings, result, result.get("steps") or steps)
+    steps = result.get("steps") or max(Checkpoints(folder).steps(), default=0)
+    return ListedRun(folder, load_settings(folder), result, steps)
 
 
 def by_setting(runs: Iterable[ListedRun]) -> list[list[ListedRun]]:

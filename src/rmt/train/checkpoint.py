@@ -8,7 +8,8 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,10 +84,23 @@ class Checkpoints:
         return sorted((int(number) for number in numbers if number.isdigit()), reverse=True)
 
     def prune(self) -> None:
-        """Delete all but the newest K and the best."""
+        """Delete all but the newest K and the best of each of them: any of them can be gone on from."""
+        newest = self.steps()[: self.keep]
+        kept = {*newest, *(self.best_at(step) for step in newest)}
         for step in self.steps()[self.keep :]:
-            if f"step_{step}" != self.named("best"):
+            if step not in kept and f"step_{step}" != self.named("best"):
                 self.remove(step)
+
+    def best_at(self, step: int) -> int:
+        """The best step so far as a checkpoint says it; 0 where it says none."""
+        try:
+            return int(
+                parse_json((self.folder / f"step_{step}" / "trainer.json").read_text())["trainer"][
+                    "best_step"
+                ]
+            )
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return 0
 
     def remove(self, step: int) -> None:
         """Delete a checkpoint."""
@@ -126,11 +140,22 @@ def write_parts(folder: Path, snapshot: Snapshot) -> None:
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """A file of tensors; what the system has against it is the error it is elsewhere."""
-    try:
+    """A file of tensors."""
+    with system_errors(path):
         save_file(tensors, path)
-    except SafetensorError as error:
+
+
+@contextmanager
+def system_errors(path: Path) -> Iterator[None]:
+    """What the system has against writing is the error it is elsewhere, whichever library has met it."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # tokenizers raises no class of its own
         number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None and not isinstance(error, SafetensorError):
+            raise
         code = int(number[1]) if number else errno.EIO
         raise OSError(code, os.strerror(code), str(path)) from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ def load_config(run: str | Path) -> RunConfig:
     values = load_yaml(path)
     version = format_of(values, path)
     if version >= COMPLETE_SINCE:
-        require_all(values, path, version)
+        names = (leaf.name for leaf in leaves(RunConfig) if ADDED.get(leaf.name, 0) <= version)
+        require_all(values, names, path)
     settings = settings_in(values, path)
     try:
         config = from_dict(RunConfig, {"precision": FORMER_PRECISION, **settings})
@@ -51,7 +52,7 @@ def settings_in(values: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in ("format", SEAL)}
 
 
-def written(config: RunConfig) -> str:
+def written(config: Any) -> str:
     """The text of config.yaml; its checksum comes early, so that a file cut short still has it."""
     settings = to_dict(config)
     seal = record_checksum(parse_yaml(write_yaml({"format": FORMAT, **settings}), "config.yaml"))
@@ -68,13 +69,14 @@ def format_of(values: Mapping[str, Any], path: Path) -> int:
     return version
 
 
-def require_all(values: Mapping[str, Any], path: Path, version: int) -> None:
+def require_all(values: Mapping[str, Any], names: Iterable[str], path: Path) -> None:
     """Raise for the first field that is missing: within a format, that is damage."""
-    for leaf in (leaf for leaf in leaves(RunConfig) if ADDED.get(leaf.name, 0) <= version):
+    for name in names:
         group: Any = values
-        for part in leaf.name.split("."):
+        for part in name.split("."):
             if not isinstance(group, Mapping) or part not in group:
                 raise NotWhole(
-                    f"{str(path)!r} is damaged: {leaf.name} is missing, which format {version} has; {RESTORE}"
+                    f"{str(path)!r} is damaged: {name} is missing, which format {values['format']} has; "
+                    f"{RESTORE}"
                 )
             group = group[part]

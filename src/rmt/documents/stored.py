@@ -1,0 +1,46 @@
+"""The configuration in the folder of a fine-tuning run: format, checksum, and the names of older releases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from rmt.config import check, leaves, plain
+from rmt.documents.config import FinetuneConfig
+from rmt.precision import AskedPrecision
+from rmt.seal import SEAL, unsealed
+from rmt.train.stored import EDITED, format_of, require_all, settings_in
+from rmt.yamlfile import load_yaml
+
+SEALED_SINCE = 3  # formats of config.yaml with a checksum; folders of fine-tuning had no format before it
+# what runs of release 17fc2a8 called them
+OLD_NAMES = {"rate": "lr", "memory_rate": "memory_lr", "decay": "weight_decay", "scale": "memory_scale"}
+OLD_PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed"}
+
+
+def load_settings(folder: Path) -> dict[str, Any]:
+    """The settings of the run in a folder, by their names of today.
+
+    What the commit that wrote them did not know has its default. Where no checksum proves that nothing else
+    is missing, a field that is missing is damage.
+    """
+    path = folder / "config.yaml"
+    values = load_yaml(path)
+    fields = {leaf.name: plain(leaf.default) for leaf in leaves(FinetuneConfig)}
+    if format_of(values, path) >= SEALED_SINCE and SEAL not in values:
+        require_all(values, fields, path)
+    return {**fields, **renamed(settings_in(unsealed(values, path, EDITED), path))}
+
+
+def renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a stored run by the names that they have now."""
+    current = {OLD_NAMES.get(name, name): value for name, value in settings.items()}
+    precision = current.get("precision")
+    return {**current, "precision": OLD_PRECISIONS.get(str(precision), precision)}
+
+
+def stored_precision(folder: Path) -> AskedPrecision:
+    """The number format of the run in a folder; auto where none was written down."""
+    settings = load_settings(folder) if (folder / "config.yaml").exists() else {}
+    return cast(AskedPrecision, check(settings.get("precision") or "auto", AskedPrecision, "precision"))
