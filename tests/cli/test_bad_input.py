@@ -19,6 +19,8 @@ COMMAND_LINES = {
     # sizes and numbers
     "train copy --segments 7": ["segments=7", "24 tokens", "nearest: 6, 8"],
     "train copy --threads 2147483648": ["threads=2147483648", "at least 0 and below 4096"],
+    "train copy --model.layers 2147483648": ["model.layers=2147483648", "must be 1 to 4096"],
+    "train copy --seeds 2147483648": ["seeds=2147483648", "must be 1 to 4096"],
     "train copy --segments 0": ["segments=0", "must be at least 1"],
     "train copy --segments -2": ["segments=-2", "must be at least 1"],
     "train copy --segments 99": ["segments=99", "choose 1 to 24", "nearest: 24"],

@@ -153,6 +153,11 @@ def test_a_million_tokens_are_read_in_the_memory_of_a_few_thousand(data):
     assert peak < 1_000_000
 
 
+def test_an_example_that_no_memory_holds_is_not_begun(data):
+    with pytest.raises(MemoryError):
+        task(data, length=1 << 40).split("test", 1)
+
+
 def test_text_is_read_as_the_task_reads_it(data):
     made = task(data)
     ids = made.tokenizer().encode("Mary went to the GARDEN. Where is Mary?")
@@ -168,6 +173,7 @@ def test_text_is_read_as_the_task_reads_it(data):
         ({"qa": 6}, "qa=6 of task 'memory-qa' must be 1 to 5"),
         ({"qa": 2}, "has no babi/qa2_"),
         ({"length": 15}, "length=15 .* too short: the shortest story of qa1 has 16 tokens"),
+        ({"length": 1 << 62}, "length=4611686018427387904 .* must be at most 1099511627776"),
         ({"buckets": 0}, "buckets=0"),
         ({"held_out": "Ulysses"}, r"has no books/Ulysses….txt to test with"),
         ({"held_out": ".txt"}, "has no books/another.txt to train with"),

@@ -41,3 +41,18 @@ def test_a_damaged_checkpoint_is_named_and_nobody_meets_there(tmp_path):
     assert loops[0].observer.messages == ["going back from step 6 to 4, which all seeds have"]
     (warning,) = loops[1].observer.messages
     assert warning.startswith(f"checkpoint {damaged} is damaged: state.safetensors is missing")
+
+
+def test_new_seeds_start_without_a_word_and_those_with_one_save_go_back_to_their_beginning(tmp_path):
+    loops = []
+    for seed in range(2):
+        run(tiny(seed=seed), tmp_path / str(seed), stop=(4, 2)[seed])
+        loops.append(Loop(tiny(seed=seed), tmp_path / str(seed), Watcher()))
+    assert [Checkpoints(tmp_path / str(seed)).steps() for seed in range(2)] == [[3], []]
+    meet(loops)
+    assert [loop.resume_up_to for loop in loops] == [0, 0]
+    for loop in loops:
+        loop.resume()
+        assert (loop.trainer.step, loop.checkpoints.steps()) == (0, [])
+    assert loops[0].observer.messages == ["going back from step 3 to 0, which all seeds have"]
+    assert loops[1].observer.messages == []

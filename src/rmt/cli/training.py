@@ -7,10 +7,12 @@ from functools import reduce
 from typing import Any
 
 from rmt.cli.front import Invocation, TrustOptions
-from rmt.config import at_least, option
+from rmt.config import Interval, option
 from rmt.location import require_trust
 
 CLASSES = {"task.name", "model.memory.kind"}  # settings that can name a class
+
+MAX_SEEDS = 4096  # each has a model and a folder
 
 # settings whose default is that of a recipe, a size, a task or a model
 VARYING = (
@@ -60,7 +62,9 @@ class RunFolderOptions(TrustOptions):
 
     out: str | None = option(None, "run folder; none = runs/ and a name made of the settings")
     restart: bool = option(False, "delete what is in the run folder and start anew")
-    seeds: int = option(1, "so many seeds, from --seed on, each in a folder of its own", at_least(1))
+    seeds: int = option(
+        1, "so many seeds, from --seed on, each in a folder of its own", Interval(1, MAX_SEEDS)
+    )
     quiet: bool = option(False, "print the result only")
 
 

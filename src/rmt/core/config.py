@@ -18,6 +18,9 @@ def check_kind(name: str, kind: str) -> None:
         raise unknown(name, kind, MEMORY_KINDS)
 
 
+MAX_LAYERS = 4096  # four times the deepest that was ever trained; building them takes seconds
+
+
 @dataclass(frozen=True, kw_only=True)
 class MemoryConfig:
     """Memory, carried from segment to segment."""
@@ -72,7 +75,7 @@ class ModelConfig:
     div_val: int = option(
         1, "adaptive softmax: each cluster's embedding is narrower by this factor", above(0)
     )
-    layers: int = option(2, "Transformer layers", above(0))
+    layers: int = option(2, "Transformer layers", Interval(1, MAX_LAYERS))
     heads: int = option(4, "attention heads per layer", above(0))
     head_width: int = option(32, "width of one head", above(0))
     width: int = option(64, "width of the hidden states", above(0))

@@ -22,6 +22,7 @@ from rmt.tasks.task import Batch, Examples, Task, next_token, to_batch
 
 SPLITS = ("train", "valid", "test")
 LARGEST_VOCABULARY = 1 << 16
+MAX_LENGTH = 1 << 40  # tokens: a hundred thousand times what was ever asked for, and no array overflows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,8 @@ class MemoryQA(Task):
             raise ConfigError(f"qa={self.qa} of task {self.name!r} must be 1 to 5")
         if self.buckets < 1 or self.vocabulary > LARGEST_VOCABULARY:
             raise ConfigError(f"buckets={self.buckets} of task {self.name!r} must be 1 to 60000")
+        if self.length > MAX_LENGTH:
+            raise ConfigError(f"length={self.length} of task {self.name!r} must be at most {MAX_LENGTH}")
         if not self.fitting:
             shortest = min(map(needed, self.library.stories["train"]))
             raise ConfigError(

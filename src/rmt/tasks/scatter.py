@@ -36,8 +36,14 @@ class Scattered(NamedTuple):
         yield self.story.question
 
     def row(self) -> np.ndarray:
-        """What `pieces` gives, at once, and the answer."""
-        return np.concatenate([*self.pieces(), [self.story.answer]])
+        """What `pieces` gives, at once, and the answer; memory for all of it is asked for first."""
+        size = self.noise + sum(map(len, self.story.facts)) + len(self.story.question) + 1
+        row, done = np.empty(size, dtype=np.int64), 0
+        for piece in self.pieces():
+            row[done : done + len(piece)] = piece
+            done += len(piece)
+        row[done] = self.story.answer
+        return row
 
 
 class Sheet:

@@ -114,7 +114,7 @@ class Loop:
             self.observer.note(
                 f"resuming at step {self.trainer.step}{change_of_processes(self.trainer, saved)}"
             )
-        elif min(self.checkpoints.steps(), default=math.inf) <= self.resume_up_to:
+        elif any(step <= self.resume_up_to for step in self.checkpoints.steps()):
             self.observer.warning("no checkpoint is whole: starting anew")
         if is_first():
             self.checkpoints.rewind(self.trainer.step, self.trainer.best_step)
