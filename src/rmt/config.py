@@ -103,6 +103,11 @@ def to_dict(config: Any) -> dict[str, Any]:
     return typing.cast(dict[str, Any], plain(dataclasses.asdict(config)))
 
 
+def by_name(config: Any) -> dict[str, Any]:
+    """All settings by their dotted names."""
+    return {leaf.name: plain(value_of(config, leaf.name)) for leaf in leaves(type(config))}
+
+
 def changed(config: Any) -> dict[str, Any]:
     """The settings that are not at their defaults, by their dotted names."""
     values = ((leaf, value_of(config, leaf.name)) for leaf in leaves(type(config)))

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from rmt.cli import progress
+from rmt.cli import notes, progress
 from rmt.cli.progress import Bar, Lines, Quiet, live, observer, observers
 
 LOGGED = {"step": 3, "loss": 1.25, "tokens_per_second": 2500.0}
@@ -69,3 +69,39 @@ def test_runs_that_go_on_together_have_a_bar_each(monkeypatch):
 def test_the_observer_fits_where_the_output_goes(monkeypatch, terminal, quiet, kind):
     monkeypatch.setattr(progress, "console", lambda: Console(file=io.StringIO(), force_terminal=terminal))
     assert type(observer("rmt", 10, quiet)) is kind
+
+
+class Hand:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr(notes.time, "monotonic", lambda: self.now)
+
+
+def test_a_long_test_is_told_now_and_then_in_a_pipe_and_a_short_one_is_not(monkeypatch, capsys):
+    clock, lines = Hand(monkeypatch), Lines("rmt")
+    for second, done in enumerate(range(0, 10_001, 400)):
+        clock.now = float(second)
+        lines.testing(done, 10_000)
+    assert capsys.readouterr().out == "rmt  test 4,000/10,000\nrmt  test 8,000/10,000\n"
+
+
+def test_an_evaluation_is_told_on_stderr_in_a_pipe_unless_quiet(monkeypatch, capsys):
+    for quiet, expected in ((False, "rmt: test 7/9\n"), (True, "")):
+        clock = Hand(monkeypatch)
+        with progress.counting("test", quiet) as tell:
+            tell(0, 9)
+            clock.now = notes.PAUSE
+            tell(7, 9)
+        assert capsys.readouterr() == ("", expected)
+
+
+def test_the_bar_turns_to_the_test_as_soon_as_it_begins():
+    screen = io.StringIO()
+    with Bar("rmt", 10, live(Console(file=screen, force_terminal=True, width=120))) as bar:
+        bar.logged(LOGGED)
+        bar.testing(0, 500)
+        bar.progress.refresh()
+    assert "rmt (test)" in screen.getvalue()
+    assert "0/500" in screen.getvalue()

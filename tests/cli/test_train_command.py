@@ -14,6 +14,7 @@ from rmt.cli import progress
 from rmt.cli.main import main
 from rmt.train import objective
 from rmt.train.names import ALIASES
+from rmt.train.stored import FORMAT
 from tests.cli.command import TRAIN, printed, rmt
 
 OWN_TASK = '''
@@ -69,7 +70,7 @@ def test_a_printed_configuration_is_the_one_that_is_trained(capsys, tmp_path):
     written = re.sub("sha256: [0-9a-f]{64}\n", "", (tmp_path / "run" / "config.yaml").read_text())
     assert printed.count("precision: auto\n") == 1
     decided = printed.replace("precision: auto\n", "precision: 32-true\n")
-    assert options + written.removeprefix("format: 3\n") == decided
+    assert options + written.removeprefix(f"format: {FORMAT}\n") == decided
 
 
 @pytest.mark.parametrize("precision", ["auto", "32-true", "bf16-mixed", "64-true"])

@@ -56,6 +56,7 @@ class Watcher:
         self.stop = stop
         self.messages: list[str] = []
         self.steps: list[int] = []
+        self.tested: list[tuple[int, int]] = []
 
     def note(self, text: str) -> None:
         self.messages.append(text)
@@ -70,7 +71,8 @@ class Watcher:
 
     def evaluated(self, record: dict[str, Any]) -> None: ...
 
-    def testing(self, done: int, total: int) -> None: ...
+    def testing(self, done: int, total: int) -> None:
+        self.tested.append((done, total))
 
 
 class Unplugged(BaseException):

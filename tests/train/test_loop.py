@@ -220,3 +220,9 @@ def spoil(monkeypatch: pytest.MonkeyPatch, update: int, how: Callable[[torch.Ten
 
 def same(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:
     return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def test_the_test_at_the_end_is_of_as_many_sequences_as_asked_for_and_is_told_from_its_beginning(tmp_path):
+    result, watcher = run(tiny(train={"steps": 1, "test_samples": 5}), tmp_path)
+    assert result["metrics"]["samples"] == 5
+    assert watcher.tested == [(0, 5), (5, 5)]

@@ -5,7 +5,7 @@ import yaml
 
 from rmt.errors import CheckpointError, ConfigError
 from rmt.train.config import RunConfig
-from rmt.train.stored import load_config, settings_in, written
+from rmt.train.stored import FORMAT, load_config, settings_in, written
 from rmt.yamlfile import load_yaml
 
 
@@ -22,7 +22,7 @@ def write(folder, values):
 
 
 def test_the_format_comes_first_and_all_is_read_back(tmp_path, values):
-    assert next(iter(values.items())) == ("format", 3)
+    assert next(iter(values.items())) == ("format", FORMAT)
     write(tmp_path, values)
     assert load_config(tmp_path) == RunConfig(seed=3)
 
@@ -30,7 +30,7 @@ def test_the_format_comes_first_and_all_is_read_back(tmp_path, values):
 def test_a_missing_field_is_an_error_that_names_it(tmp_path, values):
     del values["train"]["keep"]
     write(tmp_path, values)
-    with pytest.raises(CheckpointError, match=r"train\.keep is missing, which format 3 has"):
+    with pytest.raises(CheckpointError, match=rf"train\.keep is missing, which format {FORMAT} has"):
         load_config(tmp_path)
 
 
@@ -56,10 +56,10 @@ def test_a_run_of_an_older_format_that_names_no_precision_was_trained_in_float32
     assert load_config(tmp_path) == RunConfig(seed=3, precision="32-true")
 
 
-@pytest.mark.parametrize("version", [0, 4, "2", True, None])
+@pytest.mark.parametrize("version", [0, FORMAT + 1, "2", True, None])
 def test_a_format_that_is_not_known_is_refused(tmp_path, values, version):
     write(tmp_path, {**values, "format": version})
-    with pytest.raises(ConfigError, match="is not known; this release reads 1 to 3"):
+    with pytest.raises(ConfigError, match=f"is not known; this release reads 1 to {FORMAT}"):
         load_config(tmp_path)
 
 

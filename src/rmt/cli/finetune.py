@@ -12,7 +12,7 @@ from rmt.cli.front import Command
 from rmt.cli.pretrained import quiet_transformers
 from rmt.cli.progress import observer
 from rmt.cli.training import RunFolderOptions
-from rmt.config import from_dict
+from rmt.config import by_name, from_dict
 from rmt.documents.config import FinetuneConfig
 from rmt.errors import ConfigError
 from rmt.location import trusting
@@ -56,18 +56,22 @@ def run(config: FinetuneConfig, options: RunFolderOptions) -> int:
 
     require_package("accelerate")  # the Trainer of transformers does not work without it
     from rmt.documents.finetune import finetune, summary
+    from rmt.train.trackers import tracked
 
     corpus = documents_of(config)
     top = Path(options.out or default_folder(config))
     results: list[dict[str, Any]] = []
     for seed in range(config.seed, config.seed + options.seeds):
         folder = top / f"seed_{seed}" if options.seeds > 1 else top
-        with observer(f"seed {seed}", math.inf, options.quiet) as watcher:
+        bar = observer(f"seed {seed}", math.inf, options.quiet)
+        with bar, tracked(bar, options.log, folder, by_name(config) | {"seed": seed}) as watcher:
             for note in corpus.notes if not results else ():
                 watcher.note(note)
             result, was_finished = finetune(
                 replace(config, seed=seed), corpus, folder, watcher, options.restart
             )
+            if not was_finished:
+                watcher.tested(result)
         results.append(result)
         print(f"{'already finished' if was_finished else 'finished'}: {folder}")
         print(line(result), flush=True)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+PAUSE = 10.0  # seconds between two lines in a pipe
 
 
 class Notes(logging.Handler):
@@ -27,6 +31,19 @@ def notes() -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+def seldom(tell: Callable[..., None]) -> Callable[..., None]:
+    """The same function, called once in `PAUSE` seconds at most, and not before the first are over."""
+    last = time.monotonic()
+
+    def tell_seldom(*values: Any) -> None:
+        nonlocal last
+        if time.monotonic() - last >= PAUSE:
+            last = time.monotonic()
+            tell(*values)
+
+    return tell_seldom
 
 
 def warn(text: str) -> None:

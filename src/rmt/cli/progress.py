@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from rmt.cli.notes import seldom, warn
 from rmt.cli.terminal import console
 from rmt.errors import printable
 
@@ -37,6 +38,8 @@ class Quiet:
 
     def testing(self, done: int, total: int) -> None: ...
 
+    def tested(self, result: dict[str, Any]) -> None: ...
+
 
 class Lines(Quiet):
     """A line per evaluation, for pipes and log files."""
@@ -44,6 +47,7 @@ class Lines(Quiet):
     def __init__(self, label: str):
         self.label = label
         self.loss = float("nan")
+        self.tell_test: Callable[[int, int], None] | None = None  # since the test has begun
 
     def note(self, text: str) -> None:
         print(f"{self.label}  {text}", flush=True)
@@ -53,6 +57,11 @@ class Lines(Quiet):
 
     def evaluated(self, record: dict[str, Any]) -> None:
         print(f"{self.label}  step {record['step']}  loss {self.loss:.3f}  {scores(record)}", flush=True)
+
+    def testing(self, done: int, total: int) -> None:
+        if self.tell_test is None:
+            self.tell_test = seldom(lambda done, total: self.note(f"test {done:,}/{total:,}"))
+        self.tell_test(done, total)
 
 
 class Bar(Quiet):
@@ -89,12 +98,17 @@ class Bar(Quiet):
 
 @contextmanager
 def counting(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A function that shows how much of a long work is done, in a terminal."""
+    """A function that shows how much of a long work is done: by a bar, in a pipe by a line now and then."""
     terminal = console(stderr=True)
-    if quiet or not terminal.is_terminal:
+    if quiet:
         yield lambda done, total: None
         return
-    with Progress(console=terminal, transient=True) as progress:
+    if not terminal.is_terminal:
+        yield seldom(lambda done, total: warn(f"{label} {done:,}/{total:,}"))
+        return
+    with Progress(
+        *Progress.get_default_columns(), TimeElapsedColumn(), console=terminal, transient=True
+    ) as progress:
         bar = progress.add_task(label, total=None)
         yield lambda done, total: progress.update(bar, completed=done, total=total)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from rmt.cli.front import Command, TrustOptions
+from rmt.cli.notes import seldom
 from rmt.cli.terminal import console
 from rmt.config import above, option, required
 from rmt.errors import ConfigError, printable
@@ -30,7 +31,6 @@ EXAMPLES = """examples:
   rmt stream RUN huge.txt --resume huge.state        go on where it stopped, saving to the same file
   rmt stream RUN volume2.txt --resume volume1.state --save volume2.state"""
 EVERY = 64  # segments between two saves
-PAUSE = 10.0  # seconds between two lines in a pipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +177,7 @@ def progress(label: str, quiet: bool) -> Iterator[Callable[[Any], None]]:
         yield lambda now: None
         return
     if not terminal.is_terminal:
-        yield lines()
+        yield seldom(lambda now: print(numbers(now), file=sys.stderr, flush=True))
         return
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -189,19 +189,6 @@ def progress(label: str, quiet: bool) -> Iterator[Callable[[Any], None]]:
         yield lambda now: shown.update(
             bar, completed=now.bytes, total=now.total or None, numbers=numbers(now)
         )
-
-
-def lines() -> Callable[[Any], None]:
-    """A function that prints what it is told, not too often."""
-    last = time.monotonic()
-
-    def tell(now: Any) -> None:
-        nonlocal last
-        if time.monotonic() - last >= PAUSE:
-            last = time.monotonic()
-            print(numbers(now), file=sys.stderr, flush=True)
-
-    return tell
 
 
 def numbers(now: Any) -> str:

@@ -12,6 +12,7 @@ from rmt.cli import task_options
 from rmt.cli.front import Command
 from rmt.cli.loading import loading
 from rmt.cli.training import VARYING, RunFolderOptions, require_trusted_classes
+from rmt.config import by_name
 from rmt.errors import ConfigError
 from rmt.location import trusting
 from rmt.stopping import Stopped
@@ -69,12 +70,16 @@ def train_one(config: RunConfig, options: RunFolderOptions) -> int:
     from rmt.experiments.naming import default_folder
     from rmt.experiments.run import train
     from rmt.train.processes import is_first
+    from rmt.train.trackers import tracked
 
     folder = Path(options.out or default_folder(config, f"-{config.seed}"))
     first = is_first()
-    with observer(config.preset, config.train.steps, options.quiet or not first) as watcher:
+    watcher = observer(config.preset, config.train.steps, options.quiet or not first)
+    with watcher, tracked(watcher, options.log if first else None, folder, by_name(config)) as tracking:
         try:
-            result, was_finished = train(config, folder, watcher, restart=options.restart)
+            result, was_finished = train(config, folder, tracking, restart=options.restart)
+            if not was_finished:
+                tracking.tested(result)
         except Stopped as error:
             if first:
                 raise
@@ -90,15 +95,23 @@ def train_many(config: RunConfig, options: RunFolderOptions) -> int:
     """Seeds at once; ends with a line for each and one for all."""
     from rmt.cli.progress import observers
     from rmt.experiments.naming import default_folder
-    from rmt.experiments.run import train_seeds
+    from rmt.experiments.run import seed_folder, train_seeds
+    from rmt.train.trackers import tracked
 
     folder = Path(options.out or default_folder(config, "", f"seed-{config.seed}"))
+    settings = by_name(config)
     labels = [f"{config.preset} seed {config.seed + index}" for index in range(options.seeds)]
     with ExitStack() as shown:
         watchers = observers(labels, config.train.steps, options.quiet)
         for watcher in watchers:
             shown.enter_context(watcher)
-        results = train_seeds(config, folder, watchers, restart=options.restart)
+        tracking = [
+            shown.enter_context(
+                tracked(watcher, options.log, seed_folder(folder, seed), settings | {"seed": seed})
+            )
+            for seed, watcher in enumerate(watchers, config.seed)
+        ]
+        results = train_seeds(config, folder, tracking, restart=options.restart)
     print(f"finished: {folder}")
     for result in results:
         print(f"seed {result['seed']}  {result['metric']} {result['value']:.4f}  {result['steps']} steps")

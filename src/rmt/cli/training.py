@@ -9,6 +9,7 @@ from typing import Any
 from rmt.cli.front import Invocation, TrustOptions
 from rmt.config import Interval, option
 from rmt.location import require_trust
+from rmt.train.trackers import TrackerName
 
 CLASSES = {"task.name", "model.memory.kind"}  # settings that can name a class
 
@@ -65,6 +66,7 @@ class RunFolderOptions(TrustOptions):
     seeds: int = option(
         1, "so many seeds, from --seed on, each in a folder of its own", Interval(1, MAX_SEEDS)
     )
+    log: TrackerName | None = option(None, "also hand every logged number to this program; none = none")
     quiet: bool = option(False, "print the result only")
 
 

@@ -64,6 +64,7 @@ def evaluate(
     """
     data = task.split(split, samples)
     total, done, sums = len(data.tokens), 0, None
+    progress(done, total)
     with inference(model, precision):
         for rows in portions(data, batch):
             part = measure(model, task, rows, length, thorough)

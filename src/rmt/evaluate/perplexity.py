@@ -40,6 +40,7 @@ def perplexity(
     segment is recorded once and replayed, and nothing waits for it before the end.
     """
     count, device = lanes.segments(length), next(model.parameters()).device
+    progress(0, count)
     with inference(model, precision):
         segment = RecordedWork(model, score_segment, precision)
         capacities = segment_capacities(lanes, length, model.config.cutoffs if is_static(segment) else ())

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmt.config import leaves, plain, value_of
+from rmt.config import by_name
 from rmt.documents.report import INCIDENTAL as INCIDENTAL_OF_DOCUMENTS
 from rmt.documents.stored import load_settings
 from rmt.errors import CheckpointError, ConfigError, RMTError
 from rmt.experiments.report import INCIDENTAL
 from rmt.train.checkpoint import Checkpoints
-from rmt.train.config import RunConfig
 from rmt.train.folder import load_result
 from rmt.train.names import ALIASES, SHORT, short_name
 from rmt.train.stored import load_config
@@ -83,9 +82,8 @@ def listed_run(folder: Path) -> ListedRun:
     if "backbone" in stored:
         return documents_run(folder, stored, result)
     config = load_config(folder)
-    settings = {leaf.name: plain(value_of(config, leaf.name)) for leaf in leaves(RunConfig)}
     steps = result.get("steps") or max(Checkpoints(folder).steps(), default=0)
-    return ListedRun(folder, settings, result, steps)
+    return ListedRun(folder, by_name(config), result, steps)
 
 
 def documents_run(folder: Path, stored: dict[str, Any], result: dict[str, Any]) -> ListedRun:

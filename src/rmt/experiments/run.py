@@ -60,7 +60,7 @@ def train_seeds(
         raise ConfigError(f"out={str(folder)!r} holds a single run; name another --out for many seeds")
     clock = Clock()
     configs = [replace(config, seed=config.seed + number) for number in range(len(observers))]
-    folders = [folder / f"seed-{seed_config.seed}" for seed_config in configs]
+    folders = [seed_folder(folder, seed_config.seed) for seed_config in configs]
     with ExitStack() as held:
         with writable(folder):
             configs = settled_together(configs, folders, restart)
@@ -77,6 +77,11 @@ def train_seeds(
                 held.enter_context(opened(loop, restart))
         trained = iter(Ensemble(loops).run())
         return [result or next(trained) for result in results]
+
+
+def seed_folder(folder: Path, seed: int) -> Path:
+    """Where one of many seeds lies."""
+    return folder / f"seed-{seed}"
 
 
 def stored_precision(folder: Path, restart: bool) -> AskedPrecision:

@@ -39,7 +39,11 @@ class Text(Task):
     generates: ClassVar[bool] = False
     schedules: ClassVar[tuple[str, ...]] = ("chunked", "sliding")
     settings: ClassVar[tuple[str, ...]] = ("reset",)
-    without_effect: ClassVar[tuple[str, ...]] = ("train.evaluate_samples", "curriculum.over")
+    without_effect: ClassVar[tuple[str, ...]] = (
+        "train.evaluate_samples",
+        "train.test_samples",
+        "curriculum.over",
+    )
     older: ClassVar[dict[str, Any]] = {"occurring": True}
 
     data: str = field(default="", metadata={"help": "a corpus's name, a prepared folder, or a text's path"})

@@ -164,6 +164,9 @@ class TrainConfig:
         None, "text: cache in an evaluation; none = as in training", at_least(0)
     )
     evaluate_samples: int = option(1000, "validation sequences per evaluation", above(0))
+    test_samples: int | None = option(
+        None, "sequences of the test at the end, the first so many; none = all of them", above(0)
+    )
     save_every: int = option(200, "steps between checkpoints", above(0))
     keep: int = option(2, "newest checkpoints to keep, beside the best one", above(0))
     on_nan: Literal["stop", "back"] = option(

@@ -249,7 +249,7 @@ class Loop:
         return best
 
     def finish(self) -> dict[str, Any]:
-        """Test the best checkpoint on the whole test split and write result.json."""
+        """Test the best checkpoint on the test split and write result.json."""
         with self.clock.paused():
             outcome = self.trainer.processes.broadcast(self.outcome() if is_first() else {})
         if isinstance(outcome, int):
@@ -268,7 +268,8 @@ class Loop:
     def result(self) -> dict[str, Any]:
         """What result.json says."""
         model = load(self.folder).to(self.trainer.processes.device)
-        asked = Measurement("test", progress=self.observer.testing)
+        samples = self.config.train.test_samples
+        asked = Measurement("test", samples, progress=self.observer.testing)
         metrics = measure(model, self.task, self.config, asked)
         trainer, config = self.trainer, self.config
         result = {
