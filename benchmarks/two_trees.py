@@ -49,7 +49,7 @@ def wrapped() -> Callable[[], int]:
 
     sizes = {"n_embd": 128, "n_layer": 4, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0}
     base = GPT2LMHeadModel(GPT2Config(vocab_size=256, n_positions=128, **sizes))
-    model = rmt.add_memory(base, memory=10, segment_length=64)
+    model = rmt.add_memory(base, memory=10, segment_length=64, kind="tokens")
     tokens = torch.randint(1, 256, (4, 256))
 
     def differentiate() -> int:

@@ -73,7 +73,7 @@ def wrapped_forward() -> Callable[[], Any]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     base = GPT2LMHeadModel(GPT2Config(vocab_size=16, n_positions=32, n_embd=8, n_layer=1, n_head=1))
-    model = rmt.add_memory(base.eval(), memory=2, segment_length=8)
+    model = rmt.add_memory(base.eval(), memory=2, segment_length=8, kind="tokens")
     tokens = torch.randint(16, (1, 16))
     return lambda: model(input_ids=tokens)
 

@@ -17,6 +17,7 @@ EXACT = {
     "evaluate",
     "infer",
     "analysis",
+    "test_associative_memory.py",
     "test_bptt.py",
     "test_original_loop.py",
     "test_truncated.py",

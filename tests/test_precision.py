@@ -91,7 +91,7 @@ def test_products_leave_the_autocast_of_a_caller_alone():
         assert (matrix @ matrix).dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("kind", ["rmt", "transformer_xl_rmt", "memory_in_layers"])
+@pytest.mark.parametrize("kind", ["rmt", "transformer_xl_rmt", "memory_in_layers", "associative_memory"])
 def test_a_mixed_session_is_the_exact_one_to_rounding_however_it_is_fed_and_holds_float32(kind, tmp_path):
     model, tokens = build(configuration(kind)).float(), random_tokens(1, 3 * LENGTH + 2)
     exact = Session(model, segment_length=LENGTH, precision="32-true")

@@ -107,7 +107,7 @@ def test_memory_is_the_tokens_and_nothing_else():
         State()
 
 
-@pytest.mark.parametrize("kind", ["rmt", "transformer_xl_rmt", "memory_in_layers"])
+@pytest.mark.parametrize("kind", ["rmt", "transformer_xl_rmt", "memory_in_layers", "associative_memory"])
 @torch.no_grad()
 def test_a_compiled_model_takes_and_gives_states(kind):
     model, segments = build(configuration(kind)).float(), random_segments()

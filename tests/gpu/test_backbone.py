@@ -50,7 +50,7 @@ def test_what_kernels_do_not_do_is_done_as_the_plain_model_does_it(kind, positio
             assert_same_state(segment.close(), expected.state)
 
 
-@pytest.mark.parametrize("kind", ["memory_in_layers", "memory_in_layers_with_cache"])
+@pytest.mark.parametrize("kind", ["memory_in_layers", "memory_in_layers_with_cache", "associative_memory"])
 def test_a_kind_of_memory_that_lives_in_the_layers_is_left_to_the_plain_ones(kind):
     model = model_from(configuration(kind))
     engine, tokens = engine_of(model), random_tokens(2, 4).to(DEVICE)

@@ -266,6 +266,7 @@ def test_every_model_is_served(kind, positions, norm, gpu, monkeypatch):
         ("rmt", {"head_width": 256}, {}, "head_width=256 is above 128"),
         ("rmt", {"positions": "relative-lm-rmt"}, {}, "positions=relative-lm-rmt look at what comes later"),
         ("memory_in_layers", {}, {}, "memory.kind=layer_average lives in the layers"),
+        ("associative_memory", {}, {}, "memory.kind=associative lives in the layers"),
     ],
 )
 def test_what_is_not_served_says_why(kind, settings, how, reason, gpu, monkeypatch):

@@ -222,7 +222,7 @@ def test_a_device_map_places_the_memory(name, head, tmp_path):
     torch.testing.assert_close(
         main_output(answer(loaded, inputs)), main_output(answer(model, inputs)), rtol=1e-5, atol=1e-5
     )
-    whole = rmt.add_memory(plain(name, head), memory=2, segment_length=5)
+    whole = rmt.add_memory(plain(name, head), memory=2, segment_length=5, kind="tokens")
     from accelerate import dispatch_model
 
     whole.load_state_dict(model.state_dict())

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -17,7 +18,8 @@ from tests.hf.test_hf_threads import assert_same_in_threads, gradients, logits, 
 from tests.hf.zoo import WIDTH, answer, main_output, of_kind, plain, texts
 from tests.laws import layer_memory  # noqa: F401  # the toy kind
 
-KIND, MEMORY, LENGTH = "layer_average", 2, 5
+GATES = {"layer_average": "gate", "associative": "output"}  # the parameter that opens a kind
+MEMORY, LENGTH = 2, 5
 TOKENWISE = [("bert", "ForTokenClassification"), ("gpt2", "ForCausalLM")]
 PER_TOKEN = pytest.mark.parametrize(("name", "head"), TOKENWISE, ids=["bert", "gpt2"])
 DEPTHS = pytest.mark.parametrize("depth", [0, 1, "full"])
@@ -25,16 +27,22 @@ FAMILY = pytest.mark.parametrize("name", FAMILIES)
 DECODERS = pytest.mark.parametrize("name", of_kind("decoder"))
 
 
-def averaging(name, head="Model", attention="eager", gates=None, **options):
-    """A model with the toy kind, its parameters drawn at random; `gates` sets them instead."""
+@pytest.fixture(params=GATES)
+def layered(request):
+    """Makes models with a kind that lives in the layers."""
+    return partial(with_memory, kind=request.param)
+
+
+def with_memory(name, head="Model", attention="eager", gates=None, kind="layer_average", **options):
+    """A model with memory in its layers, drawn at random; `gates` sets the parameters that open it."""
     base = plain(name, head, attention)
-    model = rmt.add_memory(base, memory=MEMORY, segment_length=LENGTH, kind=KIND, **options)
+    model = rmt.add_memory(base, memory=MEMORY, segment_length=LENGTH, kind=kind, **options)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for parameter in model.memory.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
         if gates is not None:
-            model.memory.gate.fill_(gates)
+            getattr(model.memory, GATES[kind]).fill_(gates)
     return model
 
 
@@ -61,10 +69,10 @@ def close(actual, expected, tolerance=1e-9):
 
 @FAMILY
 @torch.no_grad()
-def test_what_the_first_segment_says_reaches_later_ones_through_open_gates_only(name):
+def test_what_the_first_segment_says_reaches_later_ones_through_open_gates_only(layered, name):
     first, later = FAMILIES[name].prefix + 1, slice(FAMILIES[name].prefix + LENGTH, None)
     for gates, reaches in ((None, True), (0.0, False)):
-        model = averaging(name, gates=gates, alignment="left")
+        model = layered(name, gates=gates, alignment="left")
         outputs = [
             answer(model, inputs, return_state=True) for inputs in (text(name), changed(text(name), first))
         ]
@@ -77,15 +85,15 @@ def test_what_the_first_segment_says_reaches_later_ones_through_open_gates_only(
 
 @DECODERS
 @torch.no_grad()
-def test_a_decoder_with_closed_gates_is_the_plain_one_segment_by_segment(name):
-    model, base, inputs = averaging(name, gates=0.0), plain(name), text(name)
+def test_a_decoder_with_closed_gates_is_the_plain_one_segment_by_segment(layered, name):
+    model, base, inputs = layered(name, gates=0.0), plain(name), text(name)
     expected = [base(input_ids=ids).last_hidden_state for ids in inputs["input_ids"].split(LENGTH, dim=1)]
     close(model(**inputs).last_hidden_state, torch.cat(expected, dim=1))
 
 
 @torch.no_grad()
-def test_an_encoder_with_closed_gates_is_the_plain_one_with_the_write_block_behind_each_segment():
-    model, base, inputs = averaging("bert", gates=0.0, alignment="left"), plain("bert"), text("bert")
+def test_an_encoder_with_closed_gates_is_the_plain_one_with_the_write_block_behind_each_segment(layered):
+    model, base, inputs = layered("bert", gates=0.0, alignment="left"), plain("bert"), text("bert")
     ids, embeddings = inputs["input_ids"][0], base.get_input_embeddings()
     expected = []
     for part in ids[1:-1].split(LENGTH):
@@ -97,8 +105,8 @@ def test_an_encoder_with_closed_gates_is_the_plain_one_with_the_write_block_behi
 
 @PER_TOKEN
 @torch.no_grad()
-def test_memory_is_added_before_every_layer_and_learns_behind_every_layer(name, head):
-    model, calls = averaging(name, head), []
+def test_memory_is_added_before_every_layer_and_learns_behind_every_layer(layered, name, head):
+    model, calls = layered(name, head), []
 
     class Noted(type(model.memory)):
         def before(self, layer, hidden, carried):
@@ -117,8 +125,10 @@ def test_memory_is_added_before_every_layer_and_learns_behind_every_layer(name, 
 
 @PER_TOKEN
 @DEPTHS
-def test_the_gradient_reaches_as_many_segments_as_bptt_says_and_is_exactly_zero_beyond(name, head, depth):
-    model = averaging(name, head, bptt=depth, alignment="left")
+def test_the_gradient_reaches_as_many_segments_as_bptt_says_and_is_exactly_zero_beyond(
+    layered, name, head, depth
+):
+    model = layered(name, head, bptt=depth, alignment="left")
     inputs, embedding = text(name), model.get_input_embeddings()
     embedded = embedding(inputs["input_ids"]).detach().requires_grad_()
     output = model(inputs_embeds=embedded, attention_mask=inputs["attention_mask"]).logits
@@ -133,8 +143,8 @@ def test_the_gradient_reaches_as_many_segments_as_bptt_says_and_is_exactly_zero_
 
 @PER_TOKEN
 @torch.no_grad()
-def test_a_ragged_row_is_that_row_alone(name, head):
-    model = averaging(name, head)
+def test_a_ragged_row_is_that_row_alone(layered, name, head):
+    model = layered(name, head)
     for side in ("right", "left"):
         inputs = texts(name, 14, 8, 4, side=side)
         together = model(**inputs, return_state=True)
@@ -148,8 +158,8 @@ def test_a_ragged_row_is_that_row_alone(name, head):
 
 @DECODERS
 @torch.no_grad()
-def test_stepping_is_the_whole_segment(name):
-    model = averaging(name, "ForCausalLM")
+def test_stepping_is_the_whole_segment(layered, name):
+    model = layered(name, "ForCausalLM")
     ids = text(name, segments=1, rows=2)["input_ids"]
     state = model(**text(name, segments=2, rows=2, seed=1), return_state=True).state
     whole = model(input_ids=ids, state=state, return_state=True)
@@ -160,8 +170,8 @@ def test_stepping_is_the_whole_segment(name):
 
 
 @torch.no_grad()
-def test_generation_is_the_naive_recomputation():
-    model, inputs = averaging("gpt2", "ForCausalLM"), texts("gpt2", 7, 4, side="left")
+def test_generation_is_the_naive_recomputation(layered):
+    model, inputs = layered("gpt2", "ForCausalLM"), texts("gpt2", 7, 4, side="left")
     steps = 2 * LENGTH + 1
     greedy = {"do_sample": False, "max_new_tokens": steps, "min_new_tokens": steps, "pad_token_id": 0}
     for search in (greedy, {**greedy, "num_beams": 3}):
@@ -169,8 +179,8 @@ def test_generation_is_the_naive_recomputation():
         assert torch.equal(model.generate(**inputs, **search), naive)
 
 
-def test_a_session_of_pieces_is_one_unroll_and_goes_on_after_saving(tmp_path):
-    model, ids = averaging("gpt2", "ForCausalLM", "sdpa"), text("gpt2")["input_ids"]
+def test_a_session_of_pieces_is_one_unroll_and_goes_on_after_saving(layered, tmp_path):
+    model, ids = layered("gpt2", "ForCausalLM", "sdpa"), text("gpt2")["input_ids"]
     session = rmt.Session(model)
     session.feed(ids[:, :7])
     session.save(tmp_path / "session")
@@ -183,13 +193,13 @@ def test_a_session_of_pieces_is_one_unroll_and_goes_on_after_saving(tmp_path):
 
 
 @PER_TOKEN
-def test_saving_and_loading_keeps_the_kind_and_the_numbers(name, head, tmp_path):
-    model, inputs = averaging(name, head, "sdpa"), text(name)
+def test_saving_and_loading_keeps_the_kind_and_the_numbers(layered, name, head, tmp_path):
+    model, inputs = layered(name, head, "sdpa"), text(name)
     expected = model(**inputs).logits
     model.save_pretrained(tmp_path)
     auto = {"bert": "AutoModelForTokenClassification", "gpt2": "AutoModelForCausalLM"}[name]
     loaded = getattr(transformers, auto).from_pretrained(tmp_path, dtype=torch.float64).eval()
-    assert loaded.settings.kind == KIND
+    assert loaded.settings.kind == model.settings.kind in GATES
     assert type(loaded.memory) is type(model.memory)
     for key, weight in model.state_dict().items():
         assert torch.equal(loaded.state_dict()[key], weight)
@@ -200,9 +210,9 @@ def test_saving_and_loading_keeps_the_kind_and_the_numbers(name, head, tmp_path)
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5"])
 @pytest.mark.parametrize("how", ["layers", "segments"])
-def test_what_is_computed_again_in_the_backward_pass_has_the_same_gradient(name, how):
-    kept = averaging(name, "ForSequenceClassification")
-    again = averaging(name, "ForSequenceClassification", checkpoint=how == "segments")
+def test_what_is_computed_again_in_the_backward_pass_has_the_same_gradient(layered, name, how):
+    kept = layered(name, "ForSequenceClassification")
+    again = layered(name, "ForSequenceClassification", checkpoint=how == "segments")
     if how == "layers":
         again.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     for model in (kept, again):
@@ -212,12 +222,12 @@ def test_what_is_computed_again_in_the_backward_pass_has_the_same_gradient(name,
         for model in (kept, again)
     )
     close(recomputed, expected)
-    assert expected["memory.gate"].any()
+    assert expected[f"memory.{GATES[kept.settings.kind]}"].any()
 
 
 @PER_TOKEN
 def test_eight_threads_compute_differentiate_and_generate_as_one_does(name, head):
-    model = averaging(name, head, "sdpa", bptt=1)
+    model = with_memory(name, head, "sdpa", bptt=1)
     assert_same_in_threads(lambda number: logits(model, name, number), calls=10)
     assert_same_in_threads(lambda number: gradients(model, name, number), calls=5)
     if name == "gpt2":
@@ -225,8 +235,8 @@ def test_eight_threads_compute_differentiate_and_generate_as_one_does(name, head
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "modernbert", "t5"])
-def test_attention_and_hidden_states_are_recorded_again_and_again(name):
-    model, inputs = averaging(name, alignment="left"), text(name, segments=1)
+def test_attention_and_hidden_states_are_recorded_again_and_again(layered, name):
+    model, inputs = layered(name, alignment="left"), text(name, segments=1)
     for _ in range(2):
         (segment,) = capture(AttentionView(model), inputs["input_ids"][0])
         assert segment.spans.write == MEMORY
@@ -238,11 +248,11 @@ def test_attention_and_hidden_states_are_recorded_again_and_again(name):
             close(states[-1], model(**inputs).last_hidden_state)
 
 
-def test_an_adapter_trains_and_saves_the_memory(tmp_path):
+def test_an_adapter_trains_and_saves_the_memory(layered, tmp_path):
     import peft
 
     def adapted():
-        return averaging("bert", "ForSequenceClassification")
+        return layered("bert", "ForSequenceClassification")
 
     config = peft.LoraConfig(
         task_type="SEQ_CLS", r=2, target_modules=["query"], modules_to_save=["memory", "classifier"]
@@ -262,7 +272,7 @@ def test_an_adapter_trains_and_saves_the_memory(tmp_path):
 
 def test_blocks_take_the_positions_they_need():
     for name, taken in (("bert", 2 + MEMORY), ("gpt2", MEMORY)):  # no read block, and nothing to set it apart
-        model = rmt.add_memory(plain(name), memory=MEMORY, kind=KIND)
+        model = rmt.add_memory(plain(name), memory=MEMORY, kind="associative")
         assert model.settings.segment_length == 64 - taken
         answer(
             model, texts(name, model.settings.segment_length + model.settings.prefix + model.settings.suffix)
@@ -272,9 +282,9 @@ def test_blocks_take_the_positions_they_need():
 def test_an_unknown_kind_and_a_state_of_another_kind_are_refused():
     with pytest.raises(ConfigError, match=r"unknown kind 'layer_avrage'; did you mean 'layer_average'"):
         rmt.add_memory(plain("bert"), kind="layer_avrage")
-    tokens = rmt.add_memory(plain("gpt2"), memory=MEMORY, segment_length=LENGTH)
+    tokens = rmt.add_memory(plain("gpt2"), memory=MEMORY, segment_length=LENGTH, kind="tokens")
     with pytest.raises(ConfigError, match="state with memory of shape none does not fit this"):
-        tokens(**text("gpt2"), state=averaging("gpt2").initial_state(1))
+        tokens(**text("gpt2"), state=with_memory("gpt2").initial_state(1))
 
 
 def test_layers_of_another_width_than_embeddings_are_refused():
@@ -282,5 +292,33 @@ def test_layers_of_another_width_than_embeddings_are_refused():
     with pytest.raises(
         ConfigError, match=r"kind='layer_average' lives in the layers, which are 16 wide where"
     ):
-        rmt.add_memory(narrow, kind=KIND)
-    answer(rmt.add_memory(narrow, memory=2, segment_length=5), texts("opt", 9))
+        rmt.add_memory(narrow, kind="layer_average")
+    model = rmt.add_memory(narrow, memory=2, segment_length=5)
+    assert model.settings.kind == "tokens"  # where none was asked for
+    answer(model, texts("opt", 9))
+
+
+@DECODERS
+def test_a_decoder_starts_as_the_plain_one_on_the_same_segments_and_learns_to_remember(name):
+    base, inputs = plain(name, "ForCausalLM"), text(name, rows=2)
+    model = rmt.add_memory(base, memory=MEMORY, segment_length=LENGTH)
+    windows = [base(input_ids=ids).logits for ids in inputs["input_ids"].split(LENGTH, dim=1)]
+    logits = model(**inputs).logits
+    close(logits, torch.cat(windows, dim=1), 1e-12)
+    optimizer = torch.optim.SGD(model.memory.parameters(), lr=1.0)
+    for _ in range(2):  # the first opens the gates, the second teaches what stands behind them
+        optimizer.zero_grad()
+        model(**inputs).logits.logsumexp(-1).mean().backward()
+        optimizer.step()
+    assert all(parameter.grad.any() for parameter in model.memory.parameters())
+    with torch.no_grad():
+        trained = model(**inputs).logits
+    close(trained[:, :LENGTH], logits[:, :LENGTH], 1e-12)  # before the first border, nothing is remembered
+    assert (trained - logits)[:, LENGTH:].abs().amin() > 1e-9
+
+
+@FAMILY
+def test_only_decoders_with_memory_start_associative(name):
+    kind = "associative" if FAMILIES[name].kind == "decoder" else "tokens"
+    assert rmt.add_memory(plain(name), memory=MEMORY, segment_length=LENGTH).settings.kind == kind
+    assert rmt.add_memory(plain(name), memory=0, segment_length=LENGTH).settings.kind == "tokens"

@@ -226,7 +226,7 @@ def test_the_longest_segment_that_is_chosen_by_itself_runs_and_one_token_more_is
     ],
 )
 def test_the_segment_length_is_that_of_the_papers_code(name, length):
-    assert rmt.add_memory(plain(name), memory=10).settings.segment_length == length
+    assert rmt.add_memory(plain(name), memory=10, kind="tokens").settings.segment_length == length
 
 
 @pytest.mark.parametrize(

@@ -140,8 +140,9 @@ def plain(name: str, head: str = "Model", attention: str = "eager", **settings: 
 def remembering(
     name: str, head: str = "Model", attention: str = "eager", memory: int = 2, length: int = 5, **options: Any
 ) -> Any:
-    """The same with memory that is not small."""
-    model = add_memory(plain(name, head, attention), memory=memory, segment_length=length, **options)
+    """The same with memory tokens that are not small."""
+    base = plain(name, head, attention)
+    model = add_memory(base, memory=memory, segment_length=length, kind="tokens", **options)
     with torch.no_grad():
         tokens = torch.randn(memory, WIDTH, generator=torch.Generator().manual_seed(2))
         model.memory.tokens.weight.copy_(tokens)

@@ -36,6 +36,7 @@ CARRYING = (
     "transformer_xl_rmt",
     "cache_of_all_positions",
     "memory_in_layers",
+    "associative_memory",
 )
 
 

@@ -40,8 +40,11 @@ VARIANTS = {
     "memory_sees_cache": ("transformer_xl_rmt", {"sees_cache": True}, {"scope": "all"}),
     "memory_in_layers": ("rmt", {"kind": "layer_average"}, {}),
     "memory_in_layers_with_cache": ("transformer_xl_rmt", {"kind": "layer_average"}, {}),
+    "associative_memory": ("rmt", {"kind": "associative"}, {}),
+    "associative_memory_with_cache": ("transformer_xl_rmt", {"kind": "associative"}, {}),
 }
 KINDS = (*PRESETS, *VARIANTS)
+IN_LAYERS = tuple(name for name, (_, memory, _) in VARIANTS.items() if "kind" in memory)
 NORMS = ("pre", "post")
 POSITIONS = ("relative", "rotary", "relative-lm-rmt")
 STEPPABLE = ("relative", "rotary")

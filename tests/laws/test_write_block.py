@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from rmt import ModelConfig, Output, SegmentModel, State
-from tests.laws.models import STEPPABLE, assert_same, build, carried, over, random_segments, run
+from tests.laws.models import IN_LAYERS, STEPPABLE, assert_same, build, carried, over, random_segments, run
 
 WITH_READ_BLOCK = ("rmt", "transformer_xl_rmt", "cache_of_all_positions", "memory_sees_cache")
-WRITTEN = (*WITH_READ_BLOCK, "memory_in_layers", "memory_in_layers_with_cache")
+WRITTEN = (*WITH_READ_BLOCK, *IN_LAYERS)
 
 
 @over(WRITTEN)

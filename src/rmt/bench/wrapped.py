@@ -203,7 +203,7 @@ def plain_model(workload: Workload) -> Any:
 def wrapped_model(workload: Workload) -> Any:
     from rmt.hf import add_memory
 
-    return add_memory(plain_model(workload), memory=MEMORY, segment_length=workload.length)
+    return add_memory(plain_model(workload), memory=MEMORY, segment_length=workload.length, kind="tokens")
 
 
 def positions(model: Any) -> int:

@@ -9,7 +9,10 @@ from rmt.config import Interval, above, at_least, check_fields, needless, option
 from rmt.errors import ConfigError, unknown
 
 # kind of memory: the class that does what rmt.core.memory.Memory says; others are named as module:Class
-MEMORY_KINDS = {"tokens": "rmt.core.token_memory:TokenMemory"}
+MEMORY_KINDS = {
+    "tokens": "rmt.core.token_memory:TokenMemory",
+    "associative": "rmt.core.associative_memory:AssociativeMemory",
+}
 
 
 def check_kind(name: str, kind: str) -> None:

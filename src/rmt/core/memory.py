@@ -25,6 +25,7 @@ class Memory(nn.Module):
     """
 
     local: ClassVar[bool] = False  # whether layer n's part of what is carried depends on layer n only
+    always_writes: ClassVar[bool] = False  # whether it has a write block where memory tokens have none, too
     read_size: int = 0  # R
     write_size: int = 0  # W
 
@@ -99,10 +100,15 @@ class LayerMemory:
             self.leaving = self.memory.after(layer, hidden, spans, self.leaving)
 
 
+def memory_class(kind: str) -> type[Memory]:
+    """The class of a kind of memory."""
+    location = MEMORY_KINDS.get(kind, kind)
+    named: type[Memory] = class_at(location, Memory, "rmt.core.memory", f"memory.kind={kind!r}")
+    return named
+
+
 def build_memory(config: MemoryConfig, width: int, layers: int) -> Memory:
     """The memory of a configuration, of its kind, with its parameters drawn."""
-    location = MEMORY_KINDS.get(config.kind, config.kind)
-    kind = class_at(location, Memory, "rmt.core.memory", f"memory.kind={config.kind!r}")
-    memory: Memory = kind(config, width, layers)
+    memory = memory_class(config.kind)(config, width, layers)
     memory.reset_parameters()
     return memory

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from rmt.config import check_fields, from_dict, option, positive
 from rmt.core.bptt import Depth
 from rmt.core.config import MEMORY_KINDS, MemoryConfig, check_kind
+from rmt.core.memory import memory_class
 from rmt.errors import ConfigError, unknown
 from rmt.hf.families import Family, Layout, limit_of, longest_segment
 
@@ -61,7 +62,8 @@ def layout_of(family: Family, name: str) -> Layout:
 
 def memory_config(settings: Settings, layout: Layout) -> MemoryConfig:
     """The memory that settings ask for: tokens that a layout only reads are handed on as they are read."""
-    return MemoryConfig(kind=settings.kind, size=settings.memory, write=layout.write)
+    write = layout.write or memory_class(settings.kind).always_writes
+    return MemoryConfig(kind=settings.kind, size=settings.memory, write=write)
 
 
 def require_fitting(config: Any, family: Family, settings: Settings, memory: int) -> None:

@@ -43,7 +43,8 @@ from rmt.hf.settings import (
 MIXINS = {"encoder": EncoderMemory, "decoder": DecoderMemory, "seq2seq": Seq2SeqMemory}
 # those of the paper's code
 ALIGNMENTS: dict[str, Alignment] = {"encoder": "right", "decoder": "left", "seq2seq": "right"}
-DEFAULT_KIND = "tokens"
+# in decoders, memory that starts harmless; encoders as in the paper
+KINDS = {"encoder": "tokens", "decoder": "associative", "seq2seq": "tokens"}
 AUTO = (
     "AutoModel",
     "AutoModelForMaskedLM",
@@ -75,9 +76,9 @@ def add_memory(
 
     Returns a model of class RMT<Class> that shares the weights of `model`, which stays as it is.
     `segment_length` counts tokens of text only; None is the most that fits beside memory and special tokens.
-    `kind` of memory: None is memory tokens, those of the paper. `special_tokens` says how many tokens at the
-    start and at the end of each text are special, and repeated in each segment; None is what the family's
-    tokenizer adds.
+    `kind` of memory: None is `associative` in decoders, which changes no answer before it is trained, and
+    memory tokens, those of the paper, elsewhere. `special_tokens` says how many tokens at the start and at
+    the end of each text are special, and repeated in each segment; None is what the family's tokenizer adds.
     """
     if not isinstance(model, PreTrainedModel):
         raise ConfigError(f"model={type(model).__name__} is not a pretrained model of transformers")
@@ -89,7 +90,7 @@ def add_memory(
         family = family._replace(prefix=prefix, suffix=suffix)
     settings = Settings(
         memory=memory,
-        kind=DEFAULT_KIND if kind is None else kind,
+        kind=default_kind(model, family, memory) if kind is None else kind,
         segment_length=1 if segment_length is None else segment_length,
         max_segments=max_segments,
         overlong=overlong,
@@ -108,6 +109,13 @@ def add_memory(
         settings = replace(settings, segment_length=max(1, longest))
     require_fitting(model.config, family, settings, positions)
     return wrapped(model, settings)
+
+
+def default_kind(model: Any, family: Family, memory: int) -> str:
+    """The kind of memory where none was named: tokens where there are none, or layers have another width."""
+    embedded = segment_backbone(model, family).get_input_embeddings().weight.shape[1]
+    fits = model.config.hidden_size == memory_width(model.config, embedded)
+    return KINDS[family.kind] if memory and fits else "tokens"
 
 
 def required_positions(model: Any, family: Family, settings: Settings) -> int:
@@ -131,7 +139,7 @@ def required_positions(model: Any, family: Family, settings: Settings) -> int:
     if memory.in_layers and model.config.hidden_size != width:
         raise ConfigError(
             f"kind={settings.kind!r} lives in the layers, which are {model.config.hidden_size} wide where "
-            f"outputs are {width}; use kind={DEFAULT_KIND!r}"
+            f"outputs are {width}; use kind='tokens'"
         )
     if settings.overlong == "truncate" and not depends_on_last_only(
         type(model).__name__, model.config, family
