@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from rmt.core.cache import cache_reach
 from tests.laws.models import KINDS, LENGTH, build, configuration, influence, over
 
 NEAR = ("baseline", "memory_transformer", "unwritten_memory")
@@ -44,7 +45,7 @@ def test_a_cache_of_whole_segments_reaches_exactly_its_size_times_the_layers(
     layers, length, cache, positions
 ):
     model = build(configuration("transformer_xl", cache=cache, layers=layers, positions=positions))
-    assert reached_by_the_last_segment(model, length) == layers * cache
+    assert reached_by_the_last_segment(model, length) == layers * cache == cache_reach(layers, length, cache)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +56,8 @@ def test_a_cache_of_whole_segments_reaches_exactly_its_size_times_the_layers(
     ],
 )
 def test_a_cache_that_splits_a_segment_also_reaches_what_the_rest_of_that_segment_saw(length, cache):
-    layers, last = 2, 7 * length
-    oldest = last  # the oldest position that a state of the last segment depends on, layer by layer
-    for _ in range(layers):
-        oldest = oldest // length * length - cache
-    model = build(configuration("transformer_xl", cache=cache, layers=layers))
-    assert reached_by_the_last_segment(model, length) == last - oldest
+    model = build(configuration("transformer_xl", cache=cache, layers=2))
+    assert reached_by_the_last_segment(model, length) == cache_reach(2, length, cache)
 
 
 def reached_by_the_last_segment(model, length: int, count: int = 8) -> int:

@@ -64,7 +64,7 @@ def test_every_task_of_the_paper_has_its_name(name, cls):
 
 
 def test_the_table_lists_every_task():
-    assert list(TASKS) == ["copy", "reverse", "retrieval", "quadratic", "memory-qa", "text"]
+    assert list(TASKS) == ["copy", "reverse", "recall", "retrieval", "quadratic", "memory-qa", "text"]
 
 
 def test_options_reach_the_task():

@@ -155,7 +155,7 @@ def write_and_read(
             Panel(
                 read.block("tokens", "read")[reader],
                 f"read: the answer comes out of memory\n{reader}",
-                ("tokens of the second segment", words[1]),
+                ("tokens of the last segment", words[1]),
                 ("read block", slots),
             ),
         ],

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import torch
 from torch import Tensor
 
@@ -53,3 +55,12 @@ class Cache:
             for rows, fresh in zip(state.cache, new, strict=True)
         )
         return cache, present.sum(dim=1).clamp(max=self.size)
+
+
+def cache_reach(layers: int, length: int, size: int) -> int:
+    """How many tokens before a segment can change its outputs through a cache of `size` tokens alone.
+
+    In each layer a state sees the cache of its own segment, so below the last one whole segments of `length`
+    tokens are passed: (N-1) · L · ⌈C/L⌉ + C.
+    """
+    return (layers - 1) * length * ceil(size / length) + size

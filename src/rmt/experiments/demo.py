@@ -1,50 +1,102 @@
-"""The demonstration: three models copy a sequence through three segments, with one recipe and one budget."""
+"""The demonstration: three models recall a sequence from behind others, with one recipe and one budget.
+
+What is asked for lies further back than layers × cache can reach: a cache must fail, however well it is
+trained, and memory need not.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rmt.analysis.capture import capture
 from rmt.analysis.examples import task_examples
 from rmt.analysis.explorer import explore
 from rmt.analysis.figures import write_and_read
+from rmt.core.cache import cache_reach
+from rmt.errors import RMTError
 from rmt.evaluate.generate import generate
-from rmt.experiments.recipe import resolve
-from rmt.experiments.run import facts
+from rmt.experiments.follow import following
+from rmt.experiments.recipe import Settings, resolve
+from rmt.experiments.reproduce import Ended, reproduce
+from rmt.experiments.run import discard, facts, finished
+from rmt.experiments.suites import Run
 from rmt.tasks.registry import make_task
 from rmt.tasks.segments import segment_length
 from rmt.tasks.task import Task
 from rmt.train.checkpoint import load
 from rmt.train.config import RunConfig
+from rmt.train.loop import Observer
 from rmt.train.stored import load_config
 
 MODELS = ("baseline", "transformer_xl", "rmt")
-LENGTH, SEGMENTS = 8, 3
+BATCH = 32  # sequences: quicker on a CPU than the recipe's 64, for all three models
+EVALUATION = {"evaluate_every": 50, "evaluate_samples": 500}
+TARGET = 0.995  # accuracy on the validation set that ends a training
+LENGTH, DELAY, SEGMENTS = 8, 16, 4  # symbols asked for, symbols in between; segments of 8 tokens
 
 
-def config(model: str, steps: int) -> RunConfig:
+def settings(model: str, steps: int) -> Settings:
     """The same task, recipe and budget for every model."""
-    return resolve(
-        {
-            "task": {"name": "copy", "length": LENGTH, "segments": SEGMENTS},
-            "preset": model,
-            "train": {"steps": steps, "evaluate_every": 250},
-            "device": "cpu",
-        }
-    )
+    return {
+        "task": {"name": "recall", "length": LENGTH, "segments": SEGMENTS, "options": {"delay": DELAY}},
+        "preset": model,
+        "train": {"steps": steps, "batch": BATCH, "target": TARGET, **EVALUATION},
+        "device": "cpu",
+        "precision": "32-true",
+    }
 
 
 def demonstrated_task() -> tuple[Task, int]:
     """The task of the demonstration and the length of its segments."""
-    task = make_task("copy", length=LENGTH)
+    task = make_task("recall", length=LENGTH, delay=DELAY)
     return task, segment_length(task.total_length, SEGMENTS)
+
+
+def train_all(
+    folder: Path, steps: int, observers: Mapping[str, Observer], restart: bool = False
+) -> dict[str, dict[str, Any]]:
+    """The results of all models, trained side by side on the cores there are, or found."""
+    configs = {name: resolve(settings(name, steps)) for name in MODELS}
+    if restart:
+        for run in (folder / name for name in MODELS if (folder / name).is_dir()):
+            discard(run)
+    results = {name: finished(config, folder / name, restart) for name, config in configs.items()}
+    slowest_first = [Run(name, settings(name, steps)) for name in reversed(MODELS) if not results[name]]
+
+    def ended(run: Ended, left: int) -> None:
+        if not run.result:
+            raise RMTError(f"{run.run.name} could not be trained: {run.last_line.removeprefix('rmt: ')}")
+        results[run.run.name] = run.result
+
+    with following({folder / run.name: observers[run.name] for run in slowest_first}):
+        reproduce(slowest_first, folder, os.cpu_count() or 1, math.inf, ended)
+    return results
+
+
+class Distance(NamedTuple):
+    """How far back a model can look, and how far it must, in tokens before the segment of the answer."""
+
+    reach: float  # infinite through memory
+    nearest: int  # symbol that is asked for
+    furthest: int
+
+
+def distance(config: RunConfig) -> Distance:
+    """Reach against distance, for a model of the demonstration."""
+    task, length = demonstrated_task()
+    start = (task.total_length - LENGTH) // length * length
+    model = config.model
+    reach = math.inf if model.memory.size else cache_reach(model.layers, length, model.cache.size)
+    return Distance(reach, start - LENGTH + 1, start)
 
 
 class WorkedExample(NamedTuple):
     """One test example, segment by segment."""
 
-    source: str
     segments: list[str]
     wanted: str
     answers: dict[str, str]  # by model
@@ -60,7 +112,6 @@ def work_example(folder: Path, models: tuple[str, ...] = MODELS) -> WorkedExampl
         predicted = generate(load(folder / name), batch.tokens, batch.loss_mask, length)[0]
         answers[name] = task.render(predicted[answer].tolist())
     return WorkedExample(
-        source=task.render(batch.tokens[0, :LENGTH].tolist()),
         segments=[task.render(segment.tolist()) for segment in batch.tokens[0].split(length)],
         wanted=task.render(batch.targets[0][answer].tolist()),
         answers=answers,
@@ -71,10 +122,10 @@ def picture(folder: Path) -> Path:
     """The trained RMT's attention while it writes the source and while it reads it back, as a PNG."""
     task, length = demonstrated_task()
     tokens = task.split("test", 1).tokens[0]
-    first, second, *_ = capture(load(folder / "rmt"), tokens, length)
-    wrote, reads = (task.render(segment.tolist()).split() for segment in tokens.split(length)[:2])
+    first, *_, last = capture(load(folder / "rmt"), tokens, length)
+    wrote, *_, reads = (task.render(segment.tolist()).split() for segment in tokens.split(length))
     path = folder / "memory.png"
-    write_and_read(first, second, (wrote, reads), path)
+    write_and_read(first, last, (wrote, reads), path)
     return path
 
 

@@ -97,6 +97,7 @@ SMALL: Settings = {"layers": 2, "heads": 4, "head_width": 32, "width": 64, "inne
 PAPER_SIZES: dict[str, Settings] = {
     "copy": {"layers": 4, "heads": 4, "head_width": 64, "width": 128, "inner_width": 256},
     "reverse": {"layers": 4, "heads": 4, "head_width": 64, "width": 128, "inner_width": 256},
+    "recall": {"layers": 4, "heads": 4, "head_width": 64, "width": 128, "inner_width": 256},
     "retrieval": {"layers": 6, "heads": 4, "head_width": 32, "width": 64, "inner_width": 128},
     "quadratic": {"layers": 6, "heads": 6, "head_width": 64, "width": 128, "inner_width": 256},
 }
@@ -113,7 +114,8 @@ PAPER_BUDGETS: dict[str, Settings] = {
     "retrieval": {"rate": {"patience": 10}, "train": {"steps": 1_000_000}},
     "quadratic": {"rate": {"patience": 10}, "train": {"steps": 600_000}},
 }
-SHORT = 8  # source length of the small size: minutes on a CPU
+SYMBOL_TASKS = ("copy", "reverse", "recall")
+SHORT = 8  # their source length of the small size: minutes on a CPU
 
 
 class Defaults(NamedTuple):
@@ -200,7 +202,7 @@ def sizes_of(named: Mapping[str, Any], recipe: str, size: str) -> Settings:
     """Model size, batch and default source length that go with a size and a task."""
     task = named.get("task", {}).get("name", "copy")
     if size == "small":
-        short = {"task": {"length": SHORT}} if task in ("copy", "reverse") else {}
+        short = {"task": {"length": SHORT}} if task in SYMBOL_TASKS else {}
         return {"model": SMALL, "threads": 1, **short}
     if size != "paper":
         raise ConfigError(f"size={size} is for text, not for task {task!r}; use small or paper")

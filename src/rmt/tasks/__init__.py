@@ -11,6 +11,7 @@ _HOMES = {
     "Examples": "task",
     "MemoryQA": "memory_qa",
     "Quadratic": "quadratic",
+    "Recall": "recall",
     "Retrieval": "retrieval",
     "Reverse": "reverse",
     "Segment": "segments",

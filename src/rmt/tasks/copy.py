@@ -52,20 +52,25 @@ class SymbolSequence(Task):
         return FIRST_SYMBOL + self.alphabet
 
     @property
+    def shown(self) -> int:
+        """Symbols before the start token: the source, and what a task puts behind it."""
+        return self.length
+
+    @property
     def total_length(self) -> int:
-        return self.length + self.answer_of(np.zeros((1, self.length))).shape[1]
+        return self.shown + self.answer_of(np.zeros((1, self.length))).shape[1]
 
     def draw(self, generator: np.random.Generator, count: int) -> Examples:
-        return self.examples_of(generator.integers(FIRST_SYMBOL, self.vocabulary, (count, self.length)))
+        return self.examples_of(generator.integers(FIRST_SYMBOL, self.vocabulary, (count, self.shown)))
 
     def with_length(self, length: int) -> SymbolSequence:
         return replace(self, length=length, symbols=self.alphabet)
 
-    def examples_of(self, source: np.ndarray) -> Examples:
-        """The examples of given sources, (B, length)."""
-        answer = self.answer_of(source)
-        start = np.full((len(source), 1), START)
-        return next_token(np.concatenate([source, start, answer], axis=1), answer.shape[1])
+    def examples_of(self, symbols: np.ndarray) -> Examples:
+        """The examples of the symbols before the start token, (B, shown)."""
+        answer = self.answer_of(symbols[:, : self.length])
+        start = np.full((len(symbols), 1), START)
+        return next_token(np.concatenate([symbols, start, answer], axis=1), answer.shape[1])
 
     def render(self, tokens: Sequence[int]) -> str:
         """Symbols as numbers from 0, the start token as `|`, padding as `.`."""

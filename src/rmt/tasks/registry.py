@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TASKS = {
     "copy": "rmt.tasks.copy:Copy",
     "reverse": "rmt.tasks.reverse:Reverse",
+    "recall": "rmt.tasks.recall:Recall",
     "retrieval": "rmt.tasks.retrieval:Retrieval",
     "quadratic": "rmt.tasks.quadratic:Quadratic",
     "memory-qa": "rmt.tasks.memory_qa:MemoryQA",
