@@ -117,6 +117,10 @@ class Task(ABC):
             raise ConfigError(f"count={count} of split {name!r} of task {self.name!r} must be 1 to {size}")
         return to_batch(self.fixed(home, count))
 
+    def beginning(self, name: str, most: int) -> Batch:
+        """The first `most` examples of a split, or all if there are fewer."""
+        return self.split(name, min(most, self.sizes[name]))
+
     def fixed(self, home: Region, count: int) -> Examples:
         """The first `count` examples of the fixed set of a region, in the order of drawing."""
         generator = np.random.default_rng([self.seed, list(self.sizes).index(home.split), 0])

@@ -113,7 +113,7 @@ class Text(Task):
     def split(self, name: str, count: int | None = None) -> Batch:
         """The first `count` pieces of a split, one behind the other."""
         tokens, length = self.corpus.tokens(name), self.total_length
-        pieces = (len(tokens) - 1) // length
+        pieces = self.whole_pieces(name)
         count = pieces if count is None else count
         if not 1 <= count <= pieces:
             raise ConfigError(
@@ -121,6 +121,15 @@ class Text(Task):
                 f"{len(tokens):,} tokens, a piece {length}"
             )
         return to_batch(self.pieces(tokens, np.arange(count) * length))
+
+    def beginning(self, name: str, most: int) -> Batch:
+        """Nothing, if a split has no whole piece."""
+        starts = np.arange(min(most, self.whole_pieces(name))) * self.total_length
+        return to_batch(self.pieces(self.corpus.tokens(name), starts))
+
+    def whole_pieces(self, name: str) -> int:
+        """How many pieces a split has."""
+        return (len(self.corpus.tokens(name)) - 1) // self.total_length
 
     def draw(self, generator: np.random.Generator, count: int) -> Examples:
         """Pieces from anywhere in the text to train on."""

@@ -48,6 +48,13 @@ class MetricsLog:
     def write(self, record: dict[str, Any]) -> None:
         append_line(self.path, json.dumps(record))
 
+    def records(self) -> list[dict[str, Any]]:
+        """All lines so far, but for one that a crash has cut short."""
+        lines = (
+            self.path.read_text(encoding="utf-8", errors="replace").splitlines() if self.path.exists() else []
+        )
+        return [json.loads(line) for line in lines if step_of(line) < float("inf")]
+
     def rewind(self, step: int, times_back: int = 0) -> None:
         """Drop what came after `step`, where a run had gone back so often: it is written again."""
         if not self.path.exists():

@@ -10,20 +10,21 @@ from typing import Any, Protocol
 
 import torch
 
-from rmt.config import to_dict
 from rmt.errors import ConfigError
 from rmt.seal import sealed
 from rmt.stopping import REQUEST, Interrupted, Stopped
 from rmt.store import write_json
 from rmt.train.check import check_run
 from rmt.train.checkpoint import Checkpoints, load
+from rmt.train.checkup import Checkup
 from rmt.train.config import RunConfig, build_task
 from rmt.train.device import decided
 from rmt.train.divergence import Diverged, go_back, in_words, require_finite, require_finite_weights
-from rmt.train.log import Clock, MetricsLog, environment, process_seconds
+from rmt.train.log import Clock, MetricsLog, process_seconds
 from rmt.train.measure import Measurement, measure
 from rmt.train.parallel import gathered
 from rmt.train.processes import is_first
+from rmt.train.result import run_record
 from rmt.train.snapshots import change_of_processes, require_same_step, restore, snapshot
 from rmt.train.trainer import Portion, Trainer, Update, UpdateNumbers
 from rmt.train.update import UpdateResult
@@ -57,6 +58,7 @@ class Loop:
         self.trainer = Trainer(self.config, self.task)
         self.checkpoints = Checkpoints(folder, config.train.keep)
         self.log = MetricsLog(folder)
+        self.checkup = Checkup(self.trainer, self.log, observer)
         self.pending: list[Update] = []  # since the last line of the log
         self.logged_at, self.logged_tokens = self.clock.now(), 0  # of the last line of the log
         self.batches_without_loss = 0  # in a row
@@ -119,6 +121,7 @@ class Loop:
         if is_first():
             self.checkpoints.rewind(self.trainer.step, self.trainer.best_step)
             self.log.rewind(self.trainer.step, self.trainer.times_back)
+        self.checkup.resume()
 
     def batch(self, budget: int) -> Iterator[Portion]:
         """The next batch, within the budget of updates."""
@@ -183,6 +186,7 @@ class Loop:
             self.checkpoints.rewind(trainer.step, trainer.best_step)
             self.log.rewind(trainer.step, trainer.times_back - 1)
             self.log.write(record)
+        self.checkup.resume()
         self.observer.warning(in_words(record))
 
     def checked(self) -> list[UpdateNumbers]:
@@ -246,6 +250,8 @@ class Loop:
         trainer.reached = trainer.curriculum.finished and target is not None and sign * value >= sign * target
         record = {"step": trainer.step, "split": "valid", **metrics}
         self.report(record, self.observer.evaluated)
+        with self.clock.paused():
+            self.checkup.evaluated(metrics["loss"])
         return best
 
     def finish(self) -> dict[str, Any]:
@@ -271,27 +277,10 @@ class Loop:
         samples = self.config.train.test_samples
         asked = Measurement("test", samples, progress=self.observer.testing)
         metrics = measure(model, self.task, self.config, asked)
-        trainer, config = self.trainer, self.config
         result = {
-            "task": self.task.name,
-            "task_version": self.task.version,
-            "model": config.preset,
-            "recipe": config.recipe,
-            "metric": self.task.metric,
-            "value": metrics[self.task.metric],
-            "split": "test",
-            "metrics": metrics,
-            "seed": config.seed,
-            "steps": trainer.step,
-            "seconds": round(trainer.seconds, 3),
+            **run_record(self.trainer, model, metrics),
             "first_update_seconds": self.first_update_seconds,
-            "samples": trainer.samples,
-            "tokens": trainer.tokens,
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "state_bytes": model.initial_state(1).nbytes,
-            "processes": trainer.processes.world_size,
-            "config": to_dict(config),
-            "environment": environment(trainer.processes.device),
+            "notes": self.checkup.notes,
         }
         result = sealed(result)
         write_json(self.folder / "result.json", result)

@@ -1,0 +1,163 @@
+"""A run that does not learn says so: what its evaluations show, and what to try.
+
+Thresholds are from probed runs on copy of 360 symbols in 9 segments (docs/learning.md): those that died, and
+one that lived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, NamedTuple
+
+import torch
+
+from rmt.tasks.task import Task
+from rmt.train.config import RunConfig
+from rmt.train.probe import MemoryProbe
+from rmt.train.warmup import warmup_steps
+
+ALIKE = 0.1  # slots apart at the last border: .05, .02 where memory died (updates 125, 175), .39 where not
+DEAD = 0.01  # of the largest gradient at the first border: .004 and .001 where memory died, .09 where not
+GUESSING = 0.98  # of the entropy: dead runs stay at 2.080 of 2.079
+PATIENT_EVALUATIONS = 2  # that have to agree: one may fall into a dip
+PATIENT_UPDATES = 600  # behind the warm-up; copy in 9 segments leaves chance within 400, where it does
+STALLED_SHARE = 0.5  # of the entropy: what is below has learned the better part
+STALLED_FALL = 0.99  # of the loss: what falls less in PATIENT_UPDATES has stopped falling
+MARGINAL_EXAMPLES = 1000  # of the validation set, as many as an evaluation has
+
+
+class Evaluation(NamedTuple):
+    """What one evaluation has shown."""
+
+    step: int
+    loss: float
+    probe: MemoryProbe | None
+
+
+class Finding(NamedTuple):
+    """Something that keeps a run from learning."""
+
+    name: str  # collapsed, dead, guessing or stalled
+    text: str  # what was seen
+
+    def record(self, step: int, remedy: str) -> dict[str, Any]:
+        """A line of metrics.jsonl."""
+        return {"step": step, "not_learning": self.name, "note": f"{self.text}; {remedy}"}
+
+
+@dataclass
+class Diagnosis:
+    """The evaluations of a run, and what was said of them; each finding is said once."""
+
+    config: RunConfig
+    entropy: float  # of the targets under the loss: the least loss of a guess
+    evaluations: list[Evaluation] = field(default_factory=list)
+    largest_gradient: float = 0.0  # at the first border, of all probes
+    notes: dict[str, str] = field(default_factory=dict)  # by the name of the finding
+
+    def recall(self, records: Iterable[dict[str, Any]]) -> None:
+        """Go on from the lines of a log."""
+        self.evaluations, self.largest_gradient, self.notes, probe = [], 0.0, {}, None
+        for record in records:
+            if "memory_gradient" in record:
+                probe = MemoryProbe.of_record(record)
+                self.probed(probe)
+            elif "not_learning" in record:
+                self.notes[record["not_learning"]] = record["note"]
+            elif record.get("split") == "valid":
+                self.evaluations.append(Evaluation(record["step"], record["loss"], probe))
+
+    def probed(self, probe: MemoryProbe) -> None:
+        """Learn of a probe."""
+        self.largest_gradient = max(self.largest_gradient, probe.memory_gradient[0])
+
+    def evaluated(self, evaluation: Evaluation) -> dict[str, Any] | None:
+        """Learn of an evaluation; a record of what keeps the run from learning, if that is new."""
+        self.evaluations.append(evaluation)
+        finding = self.finding()
+        if finding is None or finding.name in self.notes:
+            return None
+        record = finding.record(evaluation.step, remedy(self.config))
+        self.notes[finding.name] = record["note"]
+        return record
+
+    def finding(self) -> Finding | None:
+        """The first thing that keeps the run from learning, by its evaluations so far."""
+        recent = self.evaluations[-PATIENT_EVALUATIONS:]
+        if len(recent) < PATIENT_EVALUATIONS:
+            return None
+        now, guesses = recent[-1], all(past.loss >= GUESSING * self.entropy for past in recent)
+        is_stalled = stalled(self.evaluations, self.entropy, warmup_of(self.config))
+        loss = f"at step {now.step} the loss is {now.loss:.3f}, where guessing has {self.entropy:.3f}"
+        if (guesses or is_stalled) and now.probe is not None:
+            if is_collapsed(recent):
+                return Finding("collapsed", f"{collapse(now.probe)}, and {loss}")
+            if is_dead(recent, self.largest_gradient):
+                return Finding("dead", f"{death(now.probe, self.largest_gradient)}, and {loss}")
+        if not is_stalled:
+            return None
+        if guesses:
+            return Finding("guessing", f"{loss}, and so it was for {PATIENT_UPDATES} updates")
+        return Finding("stalled", f"{loss}, and it has not fallen by 1 % in {PATIENT_UPDATES} updates")
+
+
+def stalled(evaluations: Sequence[Evaluation], entropy: float, warmup: int) -> bool:
+    """Whether a loss that is still high has long stopped falling, behind the warm-up."""
+    now = evaluations[-1]
+    border = now.step - PATIENT_UPDATES
+    before = [past.loss for past in evaluations if past.step <= border]
+    since = [past.loss for past in evaluations if past.step > border]
+    if border < warmup or not before:
+        return False
+    return now.loss >= STALLED_SHARE * entropy and min(since) > STALLED_FALL * min(before)
+
+
+def is_collapsed(recent: Sequence[Evaluation]) -> bool:
+    """Whether what tells slot from slot is gone where the answer begins, in each of some evaluations."""
+    return all(past.probe is not None and 0 < past.probe.slots_apart[-1] < ALIKE for past in recent)
+
+
+def is_dead(recent: Sequence[Evaluation], largest: float) -> bool:
+    """Whether next to nothing is left of the gradient at the first border, in each of some evaluations."""
+    return all(past.probe is not None and past.probe.memory_gradient[0] < DEAD * largest for past in recent)
+
+
+def collapse(probe: MemoryProbe) -> str:
+    return (
+        f"the slots of memory have collapsed: only {probe.slots_apart[-1]:.2g} of their size tells them apart"
+    )
+
+
+def death(probe: MemoryProbe, largest: float) -> str:
+    gradient = probe.memory_gradient[0]
+    return f"the gradient through memory is dead: {gradient:.1g} at the first border, once {largest:.1g}"
+
+
+def remedy(config: RunConfig) -> str:
+    """What to try, by what a run is."""
+    model, cache = config.model, config.model.cache.size
+    if not (model.memory.size and model.memory.recurrent) and not cache:
+        return "this model carries nothing from segment to segment: try --model rmt, or --segments 1"
+    if not (model.memory.size and model.memory.recurrent):
+        return f"a cache of {cache} in {model.layers} layers may not reach back far enough: try --model rmt"
+    if config.recipe not in ("modern", "modern-2"):
+        return "try --recipe modern"
+    return (
+        f"try --rate.warmup {2 * warmup_of(config) or 100}, --matrix_lr {config.optimizer.matrix_lr / 2:g}, "
+        "a larger --batch, or shorter inputs first (--curriculum.over length)"
+    )
+
+
+def warmup_of(config: RunConfig) -> int:
+    """The updates of a run's warm-up."""
+    return warmup_steps(config.rate.warmup, config.train.steps)
+
+
+def marginal_entropy(task: Task) -> float:
+    """The loss, in nats, of knowing no more than how often each target occurs."""
+    batch = task.beginning("valid", MARGINAL_EXAMPLES)
+    counts = torch.bincount(batch.targets[batch.loss_mask]).double()
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * shares.log()).sum()) if len(shares) else inf
