@@ -27,6 +27,7 @@ SWEEPS = (
     "--model.layers 4",
     "--model.norm post",
     "--recipe paper",
+    "--recipe modern-1",
     "--size paper",
     "--steps 77",
     "--batch 7",

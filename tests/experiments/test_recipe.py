@@ -10,7 +10,7 @@ from rmt.experiments.recipe import merge, resolve
 COPY = {"task": {"name": "copy", "length": 8}}
 
 
-@pytest.mark.parametrize("recipe", ["modern", "paper"])
+@pytest.mark.parametrize("recipe", ["modern", "modern-1", "paper"])
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_resolved_configuration_resolves_to_itself(name, recipe):
     config = resolve({**COPY, "preset": name, "recipe": recipe})
@@ -88,3 +88,27 @@ def test_later_settings_lie_over_earlier_ones_and_change_neither():
     first, second = {"a": {"x": 1, "y": 2}, "b": 3}, {"a": {"y": 5}, "c": {"z": 6}}
     assert merge(first, second) == {"a": {"x": 1, "y": 5}, "b": 3, "c": {"z": 6}}
     assert (first, second) == ({"a": {"x": 1, "y": 2}, "b": 3}, {"a": {"y": 5}, "c": {"z": 6}})
+
+
+@pytest.mark.parametrize(
+    ("length", "segments", "warmup"), [(8, 3, 100), (24, 9, 100), (120, 9, 140), (240, 6, 290), (360, 9, 400)]
+)
+def test_the_warm_up_follows_the_tokens_that_a_gradient_travels(length, segments, warmup):
+    task = {"name": "copy", "length": length, "segments": segments}
+    for preset in PRESETS:
+        config = resolve({"task": task, "preset": preset})
+        assert (config.recipe, config.rate.warmup) == ("modern-2", warmup)
+    assert resolve({"task": task, "recipe": "modern-1"}).rate.warmup == 100
+    assert resolve({"task": task, "recipe": "paper"}).rate.warmup == 0
+    assert resolve({"task": task, "rate": {"warmup": 7}}).rate.warmup == 7
+
+
+def test_a_cut_shortens_what_a_gradient_travels():
+    task = {"name": "copy", "length": 360, "segments": 9}
+    assert resolve({"task": task, "bptt": {"depth": 2}}).rate.warmup == 140  # 3 segments of 120
+
+
+def test_versions_of_a_recipe_differ_in_their_rule_only():
+    task = {"name": "copy", "length": 360, "segments": 9}
+    first, second = (to_dict(resolve({"task": task, "recipe": recipe})) for recipe in ("modern-1", "modern"))
+    assert merge(first, {"recipe": "modern-2", "rate": {"warmup": 400.0}}) == second

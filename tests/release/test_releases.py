@@ -99,6 +99,10 @@ def test_a_run_keeps_its_number_format_on_any_device(run, capsys, monkeypatch):
     assert "holds a run with precision=32-true, not 64-true; name another --out" in refused.err
 
 
+def test_a_run_has_the_first_version_of_its_recipe(run):
+    assert load_config(run[0]).recipe == "modern-1"
+
+
 @pytest.mark.parametrize("name", ["wrapped-gpt2", "wrapped-bert"])
 def test_a_wrapped_model_computes_what_it_computed(numbers, name):
     pytest.importorskip("transformers")

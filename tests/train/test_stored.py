@@ -77,6 +77,18 @@ def test_the_file_of_a_run_is_a_file_of_settings(tmp_path, values):
     assert settings["seed"] == 3
 
 
+def test_a_run_that_names_no_version_of_its_recipe_has_the_first(tmp_path, values):
+    for version in (1, 2, 3):
+        write(tmp_path, {**values, "recipe": "modern", "format": version})
+        assert load_config(tmp_path).recipe == "modern-1"
+    assert settings_in({**values, "recipe": "modern"}, "config.yaml")["recipe"] == "modern-1"
+
+
+def test_settings_of_a_user_may_name_the_newest_version_by_its_short_name():
+    settings = {"recipe": "modern", "train": {"steps": 3}}
+    assert settings_in(settings, "mine.yaml") == settings
+
+
 def changed_line(text: str, old: str, new: str) -> str:
     assert text.count(old) == 1
     return text.replace(old, new)

@@ -10,7 +10,7 @@ from typing import Any
 
 from rmt.config import changed, leaves, to_dict, value_of
 from rmt.errors import RMTError
-from rmt.experiments.recipe import resolve
+from rmt.experiments.recipe import OLDER_RECIPES, resolve
 from rmt.experiments.run import differences, settled, stored_precision
 from rmt.train.config import RunConfig
 from rmt.train.names import SHORT
@@ -53,7 +53,7 @@ def former_name(config: RunConfig) -> str:
     """The name of runs up to release 0.1: task, length or data, segments, model and recipe."""
     task, length = config.task, f"-{config.task.length}" if config.task.length else ""
     about = f"-{Path(task.data).name}" if task.data else f"{length}-{task.segments}"
-    return f"{task.name.replace(':', '.')}{about}-{config.preset}-{config.recipe}"
+    return f"{task.name.replace(':', '.')}{about}-{config.preset}-{config.recipe.partition('-')[0]}"
 
 
 def holds(folder: Path, config: RunConfig) -> bool:
@@ -74,6 +74,8 @@ def special(config: RunConfig) -> dict[str, Any]:
     decisive = {
         name: value for name, value in changed(config).items() if name in ("size", "scale", "task.tokens")
     }
+    if config.recipe in OLDER_RECIPES:
+        decisive["recipe"] = config.recipe
     names = (name for name, _, _ in differences(usual, config) if name not in {*UNNAMED, *DERIVED})
     return decisive | config.task.options | {name: value_of(config, name) for name in names}
 

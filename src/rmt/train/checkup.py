@@ -44,8 +44,9 @@ class Checkup:
         """Know what the log says, and have memory probed before the first update."""
         if not is_first():
             return
-        self.diagnosis.recall(self.log.records())
-        if self.trainer.step == 0 and not self.diagnosis.largest_gradient:
+        records = self.log.records()
+        self.diagnosis.recall(records)
+        if self.trainer.step == 0 and not any("memory_gradient" in record for record in records):
             self.probe()
 
     def probe(self) -> MemoryProbe | None:

@@ -191,7 +191,9 @@ class RunConfig:
 
     task: TaskConfig = option(TaskConfig(), "what to learn")
     preset: ModelName = option("rmt", "which of the paper's models")
-    recipe: Literal["modern", "paper"] = option("modern", "where unnamed settings come from")
+    recipe: Literal["modern", "modern-1", "modern-2", "paper"] = option(
+        "modern-2", "where unnamed settings come from; modern is the newest of its versions"
+    )
     size: Literal["small", "paper", "enwik8-base", "wt103-base"] = option(
         "small", "2 layers × 64 for a CPU, or the paper's sizes (text: enwik8-base, wt103-base)"
     )

@@ -13,12 +13,13 @@ from rmt.seal import SEAL, NotWhole, record_checksum, unsealed
 from rmt.train.config import RunConfig
 from rmt.yamlfile import load_yaml, parse_yaml, write_yaml
 
-FORMAT = 4  # of config.yaml; 1 had no key `format` and no tokenizer beside it
+FORMAT = 4  # of config.yaml; 1 had no key `format` and no tokenizer beside it, 4 names versions of recipes
 COMPLETE_SINCE = 2  # formats that have all their fields
 ADDED = {"train.on_nan": 3, "train.test_samples": 4}  # fields that are newer than that, and their format
 FIRST_GROUPS = ("task", "model", "bptt", "optimizer", "rate", "curriculum", "train")  # every format has them
 RESTORE = "copy it from another copy of the run"
 EDITED = f"put the old values back, or, if they were changed on purpose, delete its line '{SEAL}: …'"
+UNVERSIONED, FIRST_MODERN = "modern", "modern-1"  # a recipe as formats before 4 name it, and as it is now
 FORMER_PRECISION: Precision = "32-true"  # where a configuration names none: once it was the default
 
 
@@ -49,7 +50,11 @@ def load_config(run: str | Path) -> RunConfig:
 def settings_in(values: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
     """The settings of a user's YAML file, or of the config.yaml of a run, which may be edited there."""
     format_of(values, Path(path))
-    return {name: value for name, value in values.items() if name not in ("format", SEAL)}
+    settings = {name: value for name, value in values.items() if name not in ("format", SEAL)}
+    is_whole = all(group in settings for group in FIRST_GROUPS)
+    if is_whole and settings.get("recipe") == UNVERSIONED:  # a user may still name the newest so
+        settings["recipe"] = FIRST_MODERN
+    return settings
 
 
 def written(config: Any) -> str:
