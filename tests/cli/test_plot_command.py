@@ -40,7 +40,19 @@ def page(capsys, words, out="sweep/curves.html"):
 
 def lines(run, split):
     records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [record for record in records if record.get("split") == split]
+    return [record for record in records if record.get("split") == split and "loss" in record]
+
+
+def test_what_passed_through_memory_has_a_chart_for_each_border(capsys, sweep):
+    loss, *borders = page(capsys, "sweep --metric slots_apart")["charts"]
+    records = map(json.loads, (sweep / "b/metrics.jsonl").read_text().splitlines())
+    probes = [record for record in records if "slots_apart" in record]
+    assert [chart["quantity"] for chart in borders] == ["slots apart, border 1"]
+    assert loss["quantity"] == "training loss"
+    for border, chart in enumerate(borders):
+        assert chart["curves"][1]["steps"] == [probe["step"] for probe in probes]
+        values = [probe["slots_apart"][border] for probe in probes]
+        assert chart["curves"][1]["mean"] == pytest.approx(values, rel=1e-4)
 
 
 def test_seeds_of_one_setting_are_a_band_and_the_legend_says_what_differs(capsys, sweep):

@@ -16,8 +16,10 @@ from rmt.jsonfile import parse_json
 from rmt.seal import NotWhole, load_record
 from rmt.train.log import METRICS_FILE
 from rmt.train.names import short_name
+from rmt.train.probe import MemoryProbe
 
 LOSS = "training loss"
+MOST_BORDERS = 4  # charts of one quantity: the first border, the last, and some between
 USUAL = ("f1", "bits_per_character", "perplexity", "accuracy")  # the metric of a run that does not say which
 # settings that say what runs are about, and how
 TITLE = {
@@ -64,9 +66,8 @@ def require_curves(started: Sequence[Any], runs: Sequence[ListedRun], metric: st
             f"{str(runs[0].folder)!r} has logged nothing yet: its {METRICS_FILE} has no line with a loss; "
             "train it further"
         )
-    quantity = f"validation {metric}"
-    if metric and not any(quantity in series for _, series in started):
-        names = sorted({name for run, _ in started for name in evaluated(records(run.folder))})
+    if metric and not any(series.keys() - {LOSS} for _, series in started):
+        names = sorted({name for run, _ in started for name in measured(records(run.folder))})
         raise ConfigError(f"metric={metric!r} was not measured; choose from: {', '.join(names)}")
 
 
@@ -74,9 +75,31 @@ def series_of(run: ListedRun, metric: str | None) -> Series:
     """What a run has logged, by quantity; nothing before its first line."""
     lines = records(run.folder)
     losses = points(lines, "loss", "")
+    drawn = {LOSS: losses} if losses else {}
+    if metric in MemoryProbe._fields:
+        return {**drawn, **by_border(lines, metric)}
     chosen = metric or metric_of(run, evaluated(lines))
     values = points(lines, chosen, "valid")
-    return {**({LOSS: losses} if losses else {}), **({f"validation {chosen}": values} if values else {})}
+    return {**drawn, **({f"validation {chosen}": values} if values else {})}
+
+
+def by_border(lines: Sequence[dict[str, Any]], name: str) -> Series:
+    """What a probe of memory has measured, at no more borders than charts fit side by side."""
+    probes = [line for line in lines if isinstance(line.get(name), list)]
+    count = min((len(line[name]) for line in probes), default=0)
+    shown = sorted({round(number * (count - 1) / (MOST_BORDERS - 1)) for number in range(MOST_BORDERS)})
+    return {
+        f"{name}, border {border + 1}": points(
+            [{**line, name: line[name][border]} for line in probes], name, ""
+        )
+        for border in shown
+        if count
+    }
+
+
+def measured(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """What can be drawn: of the validation set, and of memory."""
+    return [*evaluated(lines), *(name for name in MemoryProbe._fields if any(name in line for line in lines))]
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
