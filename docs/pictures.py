@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rmt.analysis.capture import SegmentAttention, capture_mean
 from rmt.analysis.figures import compression, draw_maps, memory_operations, timeline
+from rmt.analysis.probe_figure import draw_probes
 from rmt.analysis.probes import decode, effects, memories, memory_gradients, reach
 from rmt.cli.main import main
 from rmt.core.model import SegmentModel
@@ -20,6 +21,7 @@ from rmt.tasks.segments import segment, segment_length
 from rmt.tasks.task import Task
 from rmt.train.checkpoint import load, load_config
 from rmt.train.config import build_task
+from rmt.train.log import MetricsLog
 
 DOCS = Path(__file__).parent
 IDENTICAL = "--model.memory.init identical"
@@ -33,12 +35,19 @@ MODELS = {
     "compress": f"reverse --length 12 --segments 4 --memory 3 {IDENTICAL} --target 0.99 --steps 1500",
     "mix": "reverse --length 12 --segments 4 --model transformer_xl --cache 3 --target 0.99 --steps 1500",
 }
+# the same for the picture of how memory learns: these are about training, so next to nothing is tested
+PROBED = {
+    "dies": "copy --length 60 --segments 9 --memory 20 --model.layers 4 --batch 4 --matrix_lr 0.02 "
+    "--steps 240 --rate.warmup 100 --rate.schedule constant",
+    "lives": "recall --length 8 --segments 4 --batch 32 --steps 600 --target 0.995",
+}
+QUICKLY = "--train.evaluate_every 20 --train.evaluate_samples 100 --train.test_samples 100"
 EXAMPLES = 256  # test examples a picture is the mean of
 
 
 def trained(folder: Path) -> None:
-    """Every model of the gallery; a run that is there already is taken as it is."""
-    for name, told in MODELS.items():
+    """Every model of the pictures; a run that is there already is taken as it is."""
+    for name, told in {**MODELS, **{name: f"{told} {QUICKLY}" for name, told in PROBED.items()}}.items():
         if not (folder / name / "result.json").exists():
             main(["train", *shlex.split(told), "--out", str(folder / name), "--seed", "0", "--device", "cpu"])
 
@@ -69,6 +78,12 @@ def draw(folder: Path) -> None:
         model, segment(task.split("test", 32), load_config(folder / "rewrite").task.segments)
     )
     timeline(decoded, reach(gradients), DOCS / "timeline.png")
+
+
+def draw_learning(folder: Path) -> None:
+    """What passed through the memory of a run that dies and of one that lives."""
+    runs = {name: MetricsLog(folder / name).records() for name in PROBED}
+    draw_probes(runs, DOCS / "learning.svg")
 
 
 def interventions(folder: Path) -> None:
@@ -108,5 +123,6 @@ if __name__ == "__main__":
     place = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/gallery")
     trained(place)
     draw(place)
+    draw_learning(place)
     interventions(place)
     photograph(place)

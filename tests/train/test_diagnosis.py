@@ -9,7 +9,7 @@ from rmt.experiments.recipe import resolve
 from rmt.tasks.copy import Copy
 from rmt.tasks.recall import Recall
 from rmt.tasks.retrieval import Retrieval
-from rmt.train.diagnosis import Diagnosis, Evaluation, marginal_entropy, remedy
+from rmt.train.diagnosis import Diagnosis, EvaluatedStep, marginal_entropy, remedy
 from rmt.train.probe import MemoryProbe
 from tests.train.runs import metrics, run, tiny
 
@@ -36,7 +36,7 @@ def told(history, losses=None) -> list[tuple[int, str]]:
         probe = MemoryProbe(list(gradient), list(slots), [0.01] * 3)
         diagnosis.probed(probe)
         loss = losses[number] if losses else ENTROPY + 1e-3
-        record = diagnosis.evaluated(Evaluation(step, loss, probe))
+        record = diagnosis.evaluated(EvaluatedStep(step, loss, probe))
         if record:
             said.append((record["step"], record["not_learning"]))
             assert record["note"] == diagnosis.notes[record["not_learning"]]
@@ -46,7 +46,7 @@ def told(history, losses=None) -> list[tuple[int, str]]:
 def evaluated(losses: dict[int, float]) -> list[tuple[int, str]]:
     """What is said of the losses of a model without memory."""
     diagnosis = Diagnosis(CONFIG, ENTROPY)
-    records = (diagnosis.evaluated(Evaluation(step, loss, None)) for step, loss in losses.items())
+    records = (diagnosis.evaluated(EvaluatedStep(step, loss, None)) for step, loss in losses.items())
     return [(record["step"], record["not_learning"]) for record in records if record]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from rmt.tasks.segments import Segment
-from rmt.train.diagnosis import Diagnosis, Evaluation, marginal_entropy
+from rmt.train.diagnosis import Diagnosis, EvaluatedStep, marginal_entropy
 from rmt.train.log import MetricsLog
 from rmt.train.probe import MemoryProbe, probe_memory, probed_segments
 from rmt.train.processes import is_first
@@ -65,7 +65,7 @@ class Checkup:
         probe = self.probe()
         if not self.trainer.curriculum.finished:
             return
-        record = self.diagnosis.evaluated(Evaluation(self.trainer.step, loss, probe))
+        record = self.diagnosis.evaluated(EvaluatedStep(self.trainer.step, loss, probe))
         if record is not None:
             self.log.write(record)
             self.listener.warning(record["note"])

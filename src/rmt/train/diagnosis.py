@@ -28,7 +28,7 @@ STALLED_FALL = 0.99  # of the loss: what falls less in PATIENT_UPDATES has stopp
 MARGINAL_EXAMPLES = 1000  # of the validation set, as many as an evaluation has
 
 
-class Evaluation(NamedTuple):
+class EvaluatedStep(NamedTuple):
     """What one evaluation has shown."""
 
     step: int
@@ -36,7 +36,7 @@ class Evaluation(NamedTuple):
     probe: MemoryProbe | None
 
 
-class Finding(NamedTuple):
+class Obstacle(NamedTuple):
     """Something that keeps a run from learning."""
 
     name: str  # collapsed, dead, guessing or stalled
@@ -49,13 +49,13 @@ class Finding(NamedTuple):
 
 @dataclass
 class Diagnosis:
-    """The evaluations of a run, and what was said of them; each finding is said once."""
+    """The evaluations of a run, and what was said of them; each obstacle is said once."""
 
     config: RunConfig
     entropy: float  # of the targets under the loss: the least loss of a guess
-    evaluations: list[Evaluation] = field(default_factory=list)
+    evaluations: list[EvaluatedStep] = field(default_factory=list)
     largest_gradient: float = 0.0  # at the first border, of all probes
-    notes: dict[str, str] = field(default_factory=dict)  # by the name of the finding
+    notes: dict[str, str] = field(default_factory=dict)  # by the name of the obstacle
 
     def recall(self, records: Iterable[dict[str, Any]]) -> None:
         """Go on from the lines of a log."""
@@ -67,23 +67,23 @@ class Diagnosis:
             elif "not_learning" in record:
                 self.notes[record["not_learning"]] = record["note"]
             elif record.get("split") == "valid":
-                self.evaluations.append(Evaluation(record["step"], record["loss"], probe))
+                self.evaluations.append(EvaluatedStep(record["step"], record["loss"], probe))
 
     def probed(self, probe: MemoryProbe) -> None:
         """Learn of a probe."""
         self.largest_gradient = max(self.largest_gradient, probe.memory_gradient[0])
 
-    def evaluated(self, evaluation: Evaluation) -> dict[str, Any] | None:
+    def evaluated(self, evaluation: EvaluatedStep) -> dict[str, Any] | None:
         """Learn of an evaluation; a record of what keeps the run from learning, if that is new."""
         self.evaluations.append(evaluation)
-        finding = self.finding()
-        if finding is None or finding.name in self.notes:
+        obstacle = self.obstacle()
+        if obstacle is None or obstacle.name in self.notes:
             return None
-        record = finding.record(evaluation.step, remedy(self.config))
-        self.notes[finding.name] = record["note"]
+        record = obstacle.record(evaluation.step, remedy(self.config))
+        self.notes[obstacle.name] = record["note"]
         return record
 
-    def finding(self) -> Finding | None:
+    def obstacle(self) -> Obstacle | None:
         """The first thing that keeps the run from learning, by its evaluations so far."""
         recent = self.evaluations[-PATIENT_EVALUATIONS:]
         if len(recent) < PATIENT_EVALUATIONS:
@@ -93,17 +93,17 @@ class Diagnosis:
         loss = f"at step {now.step} the loss is {now.loss:.3f}, where guessing has {self.entropy:.3f}"
         if (guesses or is_stalled) and now.probe is not None:
             if is_collapsed(recent):
-                return Finding("collapsed", f"{collapse(now.probe)}, and {loss}")
+                return Obstacle("collapsed", f"{collapse(now.probe)}, and {loss}")
             if is_dead(recent, self.largest_gradient):
-                return Finding("dead", f"{death(now.probe, self.largest_gradient)}, and {loss}")
+                return Obstacle("dead", f"{death(now.probe, self.largest_gradient)}, and {loss}")
         if not is_stalled:
             return None
         if guesses:
-            return Finding("guessing", f"{loss}, and so it was for {PATIENT_UPDATES} updates")
-        return Finding("stalled", f"{loss}, and it has not fallen by 1 % in {PATIENT_UPDATES} updates")
+            return Obstacle("guessing", f"{loss}, and so it was for {PATIENT_UPDATES} updates")
+        return Obstacle("stalled", f"{loss}, and it has not fallen by 1 % in {PATIENT_UPDATES} updates")
 
 
-def stalled(evaluations: Sequence[Evaluation], entropy: float, warmup: int) -> bool:
+def stalled(evaluations: Sequence[EvaluatedStep], entropy: float, warmup: int) -> bool:
     """Whether a loss that is still high has long stopped falling, behind the warm-up."""
     now = evaluations[-1]
     border = now.step - PATIENT_UPDATES
@@ -114,12 +114,12 @@ def stalled(evaluations: Sequence[Evaluation], entropy: float, warmup: int) -> b
     return now.loss >= STALLED_SHARE * entropy and min(since) > STALLED_FALL * min(before)
 
 
-def is_collapsed(recent: Sequence[Evaluation]) -> bool:
+def is_collapsed(recent: Sequence[EvaluatedStep]) -> bool:
     """Whether what tells slot from slot is gone where the answer begins, in each of some evaluations."""
     return all(past.probe is not None and 0 < past.probe.slots_apart[-1] < ALIKE for past in recent)
 
 
-def is_dead(recent: Sequence[Evaluation], largest: float) -> bool:
+def is_dead(recent: Sequence[EvaluatedStep], largest: float) -> bool:
     """Whether next to nothing is left of the gradient at the first border, in each of some evaluations."""
     return all(past.probe is not None and past.probe.memory_gradient[0] < DEAD * largest for past in recent)
 
