@@ -17,6 +17,7 @@ from rmt.train.checkpoint import Checkpoints
 from tests.disks import full_disk
 from tests.documents.tiny import (
     FinetuneWatcher,
+    Signaller,
     finetune_end,
     tiny_finetune,
     write_backbone,
@@ -115,18 +116,6 @@ def test_a_run_killed_again_and_again_ends_as_an_uninterrupted_one(folder, out):
     assert set(statuses) == {-signal.SIGKILL}
     tiny_finetune(folder, out)
     assert_same_end(folder, out)
-
-
-class Signaller(FinetuneWatcher):
-    """Raises a signal when it hears of a step: the run is asked to stop behind the next one."""
-
-    def __init__(self, step):
-        super().__init__()
-        self.step = step
-
-    def evaluated(self, record):
-        if record["step"] == self.step:
-            signal.raise_signal(signal.SIGTERM)
 
 
 def test_a_run_stopped_by_signals_ends_as_an_uninterrupted_one(folder, out):

@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,18 @@ class FinetuneWatcher(Watcher):
     """Keeps what a fine-tuning run tells."""
 
     def begin(self, steps: int) -> None: ...
+
+
+class Signaller(FinetuneWatcher):
+    """Raises a signal when it hears of a step: the run is asked to stop behind the next one."""
+
+    def __init__(self, step: int):
+        super().__init__()
+        self.step = step
+
+    def evaluated(self, record: dict[str, Any]) -> None:
+        if record["step"] == self.step:
+            signal.raise_signal(signal.SIGTERM)
 
 
 def write_backbone(folder: Path, **settings: Any) -> Path:

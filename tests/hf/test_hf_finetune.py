@@ -195,14 +195,17 @@ def test_decoders_and_encoder_decoders_classify_too(capsys, name):
 
 
 def test_a_generated_text_that_is_no_label_counts_as_wrong():
-    from rmt.documents.classifier import make_classifier
+    from rmt.documents.kinds import TaskSettings
+    from rmt.documents.scores import Scoring
+    from rmt.documents.tuned import make_tuned
 
-    classifier = make_classifier(backbone("t5"), None, ["false", "true"], memory=2, segment_length=8)
-    assert [classifier.named(text) for text in ("true", " false ", "truth", "")] == [1, 0, -1, -1]
-    true, false, other = (classifier.tokenizer(word).input_ids for word in ("true", "false", "film"))
+    labels = TaskSettings(labels=["false", "true"], scoring=Scoring("f1", positive=1))
+    task = make_tuned(backbone("t5"), None, labels, memory=2, segment_length=8).task
+    assert [task.named(text) for text in ("true", " false ", "truth", "")] == [1, 0, -1, -1]
+    true, false, other = (task.tokenizer(word).input_ids for word in ("true", "false", "film"))
     labels = torch.tensor([true, false, true, false]).numpy()
     generated = torch.tensor([true, other, other, false]).numpy()
-    assert classifier.score(generated, labels) == {"accuracy": 0.5, "f1": pytest.approx(2 / 3)}
+    assert task.score(generated, labels) == {"accuracy": 0.5, "f1": pytest.approx(2 / 3)}
 
 
 def test_several_seeds_give_a_mean(capsys):

@@ -24,7 +24,7 @@ def tokenizer(limit: int = 64, template: str = "[CLS] $A [SEP]") -> Any:
     )
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.post_processor = processors.TemplateProcessing(
-        single=template, special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+        single=template, pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=words,

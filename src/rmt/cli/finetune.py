@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rmt.cli.front import Command
 from rmt.cli.pretrained import quiet_transformers
-from rmt.cli.progress import observer
+from rmt.cli.progress import observer, spelled
 from rmt.cli.training import RunFolderOptions
 from rmt.config import by_name, from_dict
 from rmt.documents.config import FinetuneConfig
@@ -22,11 +22,17 @@ EXAMPLES = """examples:
   rmt finetune reviews.csv --backbone roberta-base --segments 4 --memory 10
   rmt finetune FOLDER --backbone ./bert --text body --label topic      train.jsonl, valid.jsonl, test.jsonl
   rmt finetune hyperpartisan --path DIR --backbone MODEL --seeds 5     both splits, mean over five seeds
+  rmt finetune hyperpartisan --path DIR --backbone MODEL --folds 10    tested on every article once
+  rmt finetune reviews.csv --backbone MODEL --positive good            F1 of a class, not the mean
+  rmt finetune essays.csv --backbone MODEL --task regression --label grade
+  rmt finetune reviews.csv --backbone MODEL --lora 8 --lora_lr 20      small matrices instead of the backbone
   rmt finetune reviews.csv --backbone MODEL --segments 1 --memory 0    the plain model, for comparison
+  rmt finetune reviews.csv --backbone MODEL --memory 0 --answer mean   segments alone, their answers averaged
+  torchrun --nproc_per_node 2 -m rmt finetune reviews.csv --backbone MODEL
 The same command on the same --out resumes."""
 COMMAND = Command(
     "finetune",
-    "Fine-tune a pretrained model with memory on labelled documents "
+    "Fine-tune a pretrained model with memory on documents with labels, numbers, tags or answers "
     "(.jsonl, .csv, .tsv, .parquet, or a folder per class).",
     EXAMPLES,
     RunFolderOptions,
@@ -50,51 +56,88 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run(config: FinetuneConfig, options: RunFolderOptions) -> int:
-    """One run or one per seed, then the result."""
+    """One run, or one per seed and fold, then the result."""
     quiet_transformers()
     from rmt.hf.extra import require_package
 
     require_package("accelerate")  # the Trainer of transformers does not work without it
     from rmt.documents.finetune import finetune, summary
+    from rmt.train.processes import is_first
     from rmt.train.trackers import tracked
 
     corpus = documents_of(config)
     top = Path(options.out or default_folder(config))
     results: list[dict[str, Any]] = []
-    for seed in range(config.seed, config.seed + options.seeds):
-        folder = top / f"seed_{seed}" if options.seeds > 1 else top
-        bar = observer(f"seed {seed}", math.inf, options.quiet)
-        with bar, tracked(bar, options.log, folder, by_name(config) | {"seed": seed}) as watcher:
-            for note in corpus.notes if not results else ():
+    for member in members(config, options.seeds):
+        folder, label = top / member.folder, f"seed {member.config.seed}{member.suffix}"
+        bar = observer(label, math.inf, options.quiet or not is_first())
+        log = options.log if is_first() else None
+        with bar, tracked(bar, log, folder, by_name(member.config)) as watcher:
+            documents = documents_of_fold(corpus, member.config)
+            for note in documents.notes if not results or config.folds else ():
                 watcher.note(note)
-            result, was_finished = finetune(
-                replace(config, seed=seed), corpus, folder, watcher, options.restart
-            )
+            result, was_finished = finetune(member.config, documents, folder, watcher, options.restart)
             if not was_finished:
                 watcher.tested(result)
         results.append(result)
-        print(f"{'already finished' if was_finished else 'finished'}: {folder}")
-        print(line(result), flush=True)
-    if len(results) > 1:
+        if is_first():
+            print(f"{'already finished' if was_finished else 'finished'}: {folder}")
+            print(line(result), flush=True)
+    if len(results) > 1 and is_first():
+        runs = "folds" if config.folds and options.seeds == 1 else "runs" if config.folds else "seeds"
         for split, (mean, deviation) in summary(results).items():
-            print(f"{split}: F1 {mean:.4f} ± {deviation:.4f} over {len(results)} seeds")
+            name = spelled(results[0]["metric"])
+            print(f"{split}: {name} {mean:.4f} ± {deviation:.4f} over {len(results)} {runs}")
     return 0
+
+
+class Member(NamedTuple):
+    """One of the runs of a command."""
+
+    config: FinetuneConfig
+    folder: str  # below that of the command
+    suffix: str = ""  # of its name in the output
+
+
+def members(config: FinetuneConfig, seeds: int) -> Iterator[Member]:
+    """The runs of a command: one per seed and fold."""
+    folds = [config.fold] if config.fold is not None or not config.folds else list(range(config.folds))
+    for seed in range(config.seed, config.seed + seeds):
+        for fold in folds:
+            parts = [f"seed_{seed}"] if seeds > 1 else []
+            parts += [f"fold_{fold}"] if len(folds) > 1 else []
+            suffix = "" if fold is None else f", fold {fold}"
+            yield Member(replace(config, seed=seed, fold=fold), "/".join(parts), suffix)
 
 
 def documents_of(config: FinetuneConfig) -> Any:
     """The documents of DATA."""
     from rmt.documents.corpus import Columns, load_corpus
     from rmt.documents.hyperpartisan import load_hyperpartisan
+    from rmt.documents.kinds import KINDS
 
     if config.data == "hyperpartisan":
         if config.path is None:
             raise ConfigError(
                 "hyperpartisan needs --path: the folder with the XML files of SemEval-2019 task 4"
             )
+        if config.task != "classification":
+            raise ConfigError(f"task={config.task!r}: hyperpartisan has classes; leave --task out")
         return load_hyperpartisan(config.path)
     if config.path is not None:
         raise ConfigError(f"path={config.path!r} has no effect with a file or folder as DATA; leave it out")
-    return load_corpus(config.data, Columns(config.text, config.label))
+    columns = Columns(config.text, config.label, question=config.question)
+    return load_corpus(config.data, columns, KINDS[config.task])
+
+
+def documents_of_fold(corpus: Any, config: FinetuneConfig) -> Any:
+    """The documents of a run: all of them, or as its fold divides them."""
+    from rmt.documents.corpus import fold_of
+    from rmt.documents.kinds import KINDS
+
+    if config.fold is None:
+        return corpus
+    return fold_of(corpus, config.fold, config.folds, KINDS[config.task])
 
 
 def default_folder(config: FinetuneConfig) -> Path:
@@ -104,9 +147,9 @@ def default_folder(config: FinetuneConfig) -> Path:
 
 
 def line(result: dict[str, Any]) -> str:
-    """The result in a line per measured split."""
+    """The result in a line per measured split, each score beside that of a constant answer."""
     lines = [
-        f"{split}: F1 {scores['f1']:.4f}, accuracy {scores['accuracy']:.4f}"
+        f"{split}: {', '.join(score_line(result, split, name) for name in ordered(result, scores))}"
         for split, scores in result["metrics"].items()
         if split != "valid"
     ]
@@ -114,3 +157,15 @@ def line(result: dict[str, Any]) -> str:
         f"{result['steps']} steps, {result['seconds']:.1f} s; best on valid at step {result['best_step']}"
     )
     return "\n".join(lines)
+
+
+def ordered(result: dict[str, Any], scores: dict[str, float]) -> list[str]:
+    """The metrics, the one that decides first."""
+    return sorted(scores, key=lambda name: name != result["metric"])
+
+
+def score_line(result: dict[str, Any], split: str, name: str) -> str:
+    """A score, and what a constant answer comes to; results of earlier releases do not know that."""
+    constant = result.get("constant", {}).get(split, {}).get(name)
+    beside = "" if constant is None else f" (constant answer {constant:.4f})"
+    return f"{spelled(name)} {result['metrics'][split][name]:.4f}{beside}"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rmt.cli.front import Command, TrustOptions
 from rmt.cli.pretrained import quiet_transformers
@@ -15,6 +15,10 @@ from rmt.config import at_least, option, required
 from rmt.errors import DataError
 from rmt.location import trusting
 from rmt.precision import TO_USE, AskedPrecision
+
+if TYPE_CHECKING:
+    from rmt.documents.task import Prediction
+    from rmt.documents.tuned import TunedModel
 
 EXAMPLES = """examples:
   rmt predict runs/reviews-roberta-base-4-10-0 letter.txt speech.txt
@@ -29,6 +33,7 @@ class PredictOptions(TrustOptions):
     run: str = required("folder of a finished run of rmt finetune", argument="RUN")
     files: tuple[str, ...] = required("texts, or tables with a column of texts", argument="FILES")
     text: str = option("text", "column of the text in a table")
+    question: str = option("question", "column of the question in a table, of question-answering")
     batch: int = option(8, "documents at a time", at_least(1))
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
     precision: AskedPrecision = option("auto", TO_USE)
@@ -44,17 +49,39 @@ def main(argv: Sequence[str]) -> int:
     options = COMMAND.parse(argv)
     if options is None:
         return 0
-    documents = list(texts(options.files, options.text))
+    documents = list(texts(options.files, options))
     if not documents:
         raise DataError(f"{', '.join(options.files)} has no rows: there is nothing to label")
-    labels = labelled(options, [text for _, text in documents])
-    for (name, _), (label, score) in zip(documents, labels, strict=True):
-        record = {"file": name, "label": label, "score": round(score, 6)}
-        print(json.dumps(record) if options.json else f"{name}\t{label}\t{score:.4f}", flush=True)
+    for named, prediction in zip(documents, predicted(options, documents), strict=True):
+        print(as_json(named, prediction) if options.json else as_text(named, prediction), flush=True)
     return 0
 
 
-def texts(files: Sequence[str], column: str) -> Iterator[tuple[str, str]]:
+class NamedDocument(NamedTuple):
+    """A document and where it is from."""
+
+    name: str
+    text: str
+    question: str = ""
+
+
+def as_json(named: NamedDocument, prediction: Prediction) -> str:
+    score = None if prediction.score is None else round(prediction.score, 6)
+    record = {"file": named.name, "label": prediction.label, "score": score}
+    return json.dumps(record)
+
+
+def as_text(named: NamedDocument, prediction: Prediction) -> str:
+    """Name, label and probability, with tabs between them."""
+    label = prediction.label
+    shown = (
+        f"{label:.4f}" if isinstance(label, float) else label if isinstance(label, str) else " ".join(label)
+    )
+    score = [] if prediction.score is None else [f"{prediction.score:.4f}"]
+    return "\t".join([named.name, shown, *score])
+
+
+def texts(files: Sequence[str], options: PredictOptions) -> Iterator[NamedDocument]:
     """Every document with its name; rows of a table are numbered."""
     from rmt.documents.corpus import rows
 
@@ -62,12 +89,14 @@ def texts(files: Sequence[str], column: str) -> Iterator[tuple[str, str]]:
         if not file.is_file():
             raise DataError(f"file {str(file)!r} does not exist; name a text or a table")
         if file.suffix not in TABLES:
-            yield whole(str(file), text_of(file))
+            yield whole(NamedDocument(str(file), text_of(file)))
             continue
         for number, row in enumerate(rows(file), 1):
-            if column not in row:
-                raise DataError(f"{file}: row {number} has no column {column!r}; name it with --text")
-            yield whole(f"{file}:{number}", str(row[column]))
+            if options.text not in row:
+                raise DataError(f"{file}: row {number} has no column {options.text!r}; name it with --text")
+            text = row[options.text]
+            joined = " ".join(map(str, text)) if isinstance(text, list) else str(text)
+            yield whole(NamedDocument(f"{file}:{number}", joined, str(row.get(options.question, ""))))
 
 
 def text_of(file: Path) -> str:
@@ -78,36 +107,47 @@ def text_of(file: Path) -> str:
         raise DataError(f"file {str(file)!r} is not UTF-8 at byte {error.start}; convert it first") from None
 
 
-def whole(name: str, text: str) -> tuple[str, str]:
-    if not text.strip():
-        raise DataError(f"{name} is empty: there is nothing to label")
-    return name, text
+def whole(named: NamedDocument) -> NamedDocument:
+    if not named.text.strip():
+        raise DataError(f"{named.name} is empty: there is nothing to label")
+    return named
 
 
-def labelled(options: PredictOptions, documents: Sequence[str]) -> Iterator[tuple[str, float]]:
-    """Label and probability of each document."""
+def predicted(options: PredictOptions, named: Sequence[NamedDocument]) -> Iterator[Prediction]:
+    """The answer to each document."""
     quiet_transformers()
-    from rmt.documents.classifier import load_classifier
-    from rmt.documents.stored import stored_precision
+    from rmt.documents.stored import run_task, stored_precision
+    from rmt.documents.task import Document
+    from rmt.documents.tuned import load_tuned
     from rmt.infer.rows import inference
     from rmt.precision import precision_of, weight_format
     from rmt.train.device import device_of
 
-    device = device_of(options.device)
-    precision = precision_of(options.precision, device, stored_precision(Path(options.run)))
+    run, device = Path(options.run), device_of(options.device)
+    precision = precision_of(options.precision, device, stored_precision(run))
     with trusting(options.trust):
-        classifier = load_classifier(options.run, weight_format(precision))
-    settings = classifier.model.settings
-    classifier.model.to(device)
+        tuned = load_tuned(run, run_task(run), weight_format(precision))
+    tuned.model.to(device)
+    documents = [Document(document.text, None, document.question) for document in named]
+    if tuned.task.asks and (missing := next((item for item in named if not item.question), None)):
+        raise DataError(
+            f"{missing.name} has no question; give a table with a column, and name it with --question"
+        )
     for start in range(0, len(documents), options.batch):
-        rows = [classifier.tokens(text) for text in documents[start : start + options.batch]]
-        over = classifier.too_long(rows)
-        if over:
-            print(
-                f"rmt: {len(over)} documents are longer than {settings.max_segments} segments of "
-                f"{settings.segment_length} tokens: {sum(over)} tokens are not read",
-                file=sys.stderr,
-            )
-        with inference(classifier.model, precision):
-            labels = classifier.predict(rows)
-        yield from labels
+        batch = documents[start : start + options.batch]
+        rows = [tuned.task.tokens(document) for document in batch]
+        warn_of_dropped(tuned, rows)
+        with inference(tuned.model, precision):
+            answers = tuned.predict(batch, rows)
+        yield from answers
+
+
+def warn_of_dropped(tuned: TunedModel, rows: Sequence[dict[str, Any]]) -> None:
+    """Say how much of some documents is beyond the last segment."""
+    over, settings = tuned.too_long(rows), tuned.model.settings
+    if over:
+        print(
+            f"rmt: {len(over)} documents are longer than {settings.max_segments} segments of "
+            f"{settings.segment_length} tokens: {sum(over)} tokens are not read",
+            file=sys.stderr,
+        )

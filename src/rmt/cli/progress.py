@@ -117,9 +117,15 @@ def scores(record: dict[str, Any]) -> str:
     """What an evaluation found, the most important number first."""
     if "perplexity" in record:
         return f"perplexity {record['perplexity']:.3f}{bits(record)}"
-    if "f1" in record:
-        return f"F1 {record['f1']:.4f}  accuracy {record['accuracy']:.4f}"
+    if record.get("split") == "valid" and "sequence_accuracy" not in record:
+        names = [name for name in record if name not in ("step", "epoch", "split", "loss")]
+        return "  ".join(f"{spelled(name)} {record[name]:.4f}" for name in names)
     return f"accuracy {record['accuracy']:.4f}  sequences {record['sequence_accuracy']:.4f}"
+
+
+def spelled(metric: str) -> str:
+    """The name of a metric for readers."""
+    return {"f1": "F1", "entity_f1": "F1 of entities"}.get(metric, metric)
 
 
 def bits(metrics: dict[str, Any]) -> str:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rmt.config import Interval, above, at_least, check_fields, option
+from rmt.core.config import MEMORY_KINDS
+from rmt.documents.kinds import KINDS
+from rmt.documents.scores import Average
 from rmt.errors import ConfigError
 from rmt.precision import TO_TRAIN, AskedPrecision
 from rmt.train.config import LARGEST_SEED, RATE
@@ -18,12 +21,33 @@ class FinetuneConfig:
 
     data: str = option("", "file or folder of documents, or hyperpartisan")
     path: str | None = option(None, "folder of a named data set")
+    task: Literal[
+        "classification", "multi-label", "regression", "token-classification", "question-answering"
+    ] = option("classification", "what is learned of a document: a class, classes, a number, tags, answers")
     text: str = option("text", "column of the text")
-    label: str = option("label", "column of the label")
+    label: str = option("label", "column of the label: a class, classes, a number, tags, or an answer")
+    question: str = option("question", "column of the question, of question-answering")
+    metric: str | None = option(
+        None, "score on the validation documents that decides which model is best; none = the task's first"
+    )
+    average: Average | None = option(
+        None, "F1 is the mean over classes, of all answers together, or by frequency; none = macro"
+    )
+    positive: str | None = option(None, "F1 is that of this class alone")
+    folds: int = option(
+        0, "cross-validation: so many runs, each tested on its share of all documents; 0 = none", at_least(0)
+    )
+    fold: int | None = option(None, "this share only, counted from 0; none = all", at_least(0))
     backbone: str = option("", "pretrained model: a folder or a name on the hub")
     tokenizer: str | None = option(None, "its tokenizer, where it is elsewhere")
     segments: int = option(4, "the most segments of a document", above(0))
     memory: int = option(10, "memory tokens; 0 = none", at_least(0))
+    kind: str | None = option(
+        None, f"kind of memory: {', '.join(MEMORY_KINDS)}; none = the backbone's default"
+    )
+    answer: Literal["last", "mean"] = option(
+        "last", "the last segment answers, or the mean of all, each alone, with memory 0 (chunk and average)"
+    )
     segment_length: int | None = option(
         None, "tokens of text in a segment; none = the most that fits", above(0)
     )
@@ -43,18 +67,25 @@ class FinetuneConfig:
         "full", "previous segments that a loss's gradient reaches, or full", at_least(0)
     )
     checkpoint: bool = option(False, "recompute segments in the backward pass to save memory")
+    curriculum: Literal["none", "segments"] = option(
+        "none", "segments: texts are cut to one segment at first, and whole before half of the steps"
+    )
     epochs: float = option(10.0, "passes over the training documents", above(0))
     batch: int = option(16, "documents per update", above(0))
     at_once: int = option(8, "documents in the device's memory at a time", above(0))
     lr: float = option(5e-5, "learning rate of AdamW at its peak", RATE)
     memory_lr: float = option(1.0, "learning rate of memory, as a multiple of lr", RATE)
+    lora: int = option(
+        0, "rank of LoRA matrices, which are trained instead of the backbone; 0 = none", at_least(0)
+    )
+    lora_lr: float = option(1.0, "learning rate of LoRA matrices, as a multiple of lr", RATE)
     warmup: float = option(
         0.1, "linear warm-up, below 1 a share of the steps, else steps; then down to 0 in a line", at_least(0)
     )
     weight_decay: float = option(0.01, "decoupled weight decay", at_least(0))
     clip: float = option(1.0, "largest norm of the gradient; 0 = no clipping", at_least(0))
     evaluate_every: int | None = option(None, "steps between evaluations; none = an epoch", above(0))
-    patience: int = option(5, "evaluations without a better F1 before stopping", above(0))
+    patience: int = option(5, "evaluations without a better score before stopping", above(0))
     precision: AskedPrecision = option("auto", TO_TRAIN)
     seed: int = option(0, "random seed of the head, of memory, dropout and order", Interval(0, LARGEST_SEED))
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
@@ -64,8 +95,54 @@ class FinetuneConfig:
         check_warmup("warmup", self.warmup)
         if not self.backbone:
             raise ConfigError("backbone is missing: name a pretrained model with --backbone")
-        if self.memory == 0 and self.segments > 1:
+        self.check_scoring()
+        self.check_segments()
+        if self.folds == 1 or (self.fold is not None and self.fold >= self.folds):
+            raise ConfigError(
+                f"fold={self.fold} of folds={self.folds}: folds are 2 or more, fold is one of them"
+            )
+        if self.lora == 0 and self.lora_lr != 1:
+            raise ConfigError(f"lora_lr={self.lora_lr} has no effect without --lora; leave it out")
+
+    def check_scoring(self) -> None:
+        """Raise for a score that the task does not have."""
+        kind = KINDS[self.task]
+        if self.metric is not None and self.metric not in kind.metrics:
+            raise ConfigError(
+                f"metric={self.metric!r} is not one of task={self.task!r}: {', '.join(kind.metrics)}"
+            )
+        if self.average is not None and self.positive is not None:
+            raise ConfigError(
+                f"average={self.average!r} has no effect with positive={self.positive!r}; leave one out"
+            )
+        for name in ("average", "positive"):
+            if getattr(self, name) is not None and not kind.fewest_classes:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r} has no effect with task={self.task!r}, without classes"
+                )
+        if self.question != "question" and not kind.asks:
+            raise ConfigError(
+                f"question={self.question!r} has no effect with task={self.task!r}; leave it out"
+            )
+
+    def check_segments(self) -> None:
+        """Raise for segments that could not do what they should."""
+        for name, off in (("answer", "last"), ("curriculum", "none")):
+            value = getattr(self, name)
+            if value != off and not KINDS[self.task].answers_once:
+                raise ConfigError(
+                    f"{name}={value!r} needs a task with an answer per document, which {self.task!r} is not"
+                )
+            if value != off and self.segments == 1:
+                raise ConfigError(f"{name}={value!r} has no effect with segments=1; use more --segments")
+        if self.answer == "mean" and self.memory:
+            raise ConfigError(
+                f"answer='mean' with memory={self.memory}: each segment is answered alone; use --memory 0"
+            )
+        if self.kind is not None and self.memory == 0:
+            raise ConfigError(f"kind={self.kind!r} has no effect with memory=0; leave it out")
+        if self.memory == 0 and self.segments > 1 and self.answer == "last":
             raise ConfigError(
                 f"segments={self.segments} with memory=0: nothing would come from one segment to the next; "
-                "use --segments 1, or memory"
+                "use --segments 1, memory, or --answer mean"
             )

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rmt.documents.classification import Classification
+from rmt.documents.task import Document, DocumentTask
 from rmt.errors import DataError
 from rmt.jsonfile import parse_json
 
@@ -17,19 +19,13 @@ SHARE = 10  # per cent of the training documents for a split that is not given
 FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
-class Document(NamedTuple):
-    """A text and the name of its class."""
-
-    text: str
-    label: str
-
-
 class DocumentCorpus(NamedTuple):
     """Documents by split; every split whose name begins with `test` is measured."""
 
     splits: dict[str, list[Document]]
-    labels: list[str]  # sorted; of two, the last is the positive one
+    labels: list[str]  # the names of all classes, sorted
     notes: list[str]  # what was done that nobody asked for
+    positive: str | None = None  # the class whose F1 is that of the data set
 
 
 class Columns(NamedTuple):
@@ -38,66 +34,97 @@ class Columns(NamedTuple):
     text: str = "text"
     label: str = "label"
     split: str = "split"
+    question: str = "question"
 
 
-def load_corpus(path: str | Path, columns: Columns) -> DocumentCorpus:
+def load_corpus(
+    path: str | Path, columns: Columns, kind: type[DocumentTask] = Classification
+) -> DocumentCorpus:
     """The documents of a file, of a folder with a file per split, or of a folder with a folder per class."""
     path = Path(path)
     if not path.exists():
         raise DataError(f"data={str(path)!r} does not exist; name a file or a folder of documents")
     if path.is_file():
-        return corpus(by_split(rows(path), path, columns))
+        return corpus(by_split(rows(path), Table(path, columns, kind)), kind)
     files = split_files(path)
     if files:
-        return corpus({split: list(documents(rows(file), file, columns)) for split, file in files.items()})
+        tables = {split: Table(file, columns, kind) for split, file in files.items()}
+        return corpus(
+            {split: list(table.documents(rows(table.file))) for split, table in tables.items()}, kind
+        )
+    if kind is not Classification:
+        raise DataError(f"data={str(path)!r}: folders of texts are classes; task={kind.name!r} needs a table")
     folders = {split: folder for split in SPLITS if (folder := path / split).is_dir()}
     if folders:
-        return corpus({split: list(labelled_folders(folder)) for split, folder in folders.items()})
-    return corpus({"train": list(labelled_folders(path))})
+        return corpus({split: list(labelled_folders(folder)) for split, folder in folders.items()}, kind)
+    return corpus({"train": list(labelled_folders(path))}, kind)
 
 
-def corpus(splits: dict[str, list[Document]]) -> DocumentCorpus:
+def corpus(splits: dict[str, list[Document]], kind: type[DocumentTask]) -> DocumentCorpus:
     """The splits that are given, and those that are not taken from the training documents."""
     splits = {split: members for split, members in splits.items() if members}
     if "train" not in splits:
         raise DataError(
             "there are no training documents: give a split named train, or one file without splits"
         )
-    counts = Counter(document.label for document in splits["train"])
-    if len(counts) < 2:
+    counts = Counter(name for document in splits["train"] for name in kind.names(document.label))
+    if len(counts) < kind.fewest_classes:
         raise DataError(
-            f"all {len(splits['train'])} training documents have the label {next(iter(counts))!r}: there is "
-            "nothing to tell apart; give documents of two classes or more"
+            f"all {len(splits['train'])} training documents have the label {next(iter(counts), '')!r}: there "
+            f"is nothing to tell apart; give documents of {kind.fewest_classes} classes or more"
         )
     missing = [split for split in ("valid", "test") if split not in splits]
-    splits |= divide(splits["train"], missing)
+    splits |= divide(splits["train"], missing, kind)
     notes = [
         f"{split}: {len(splits[split])} documents, taken from the training documents" for split in missing
     ]
     for split, members in splits.items():
-        unseen = {document.label for document in members} - counts.keys()
+        unseen = {name for document in members for name in kind.names(document.label)} - counts.keys()
         if unseen:
             raise DataError(f"split {split} has the label {min(unseen)!r}, which no training document has")
     return DocumentCorpus(splits, sorted(counts), notes)
 
 
-def divide(training: list[Document], missing: list[str]) -> dict[str, list[Document]]:
+def divide(
+    training: list[Document], missing: list[str], kind: type[DocumentTask]
+) -> dict[str, list[Document]]:
     """A share of each class for the splits that are missing, the rest to train: the same ones each time."""
     if not missing:
         return {"train": training}
-    groups: dict[str, list[Document]] = defaultdict(list)
-    for document in training:
-        groups[document.label].append(document)
     splits: dict[str, list[Document]] = {split: [] for split in ("train", *missing)}
-    for label, group in sorted(groups.items()):
+    for label, group in shuffled_groups(training, kind).items():
         if len(group) <= len(missing):
             raise DataError(f"label {label!r} has {len(group)} documents: too few to split; give the splits")
-        random.Random(0).shuffle(group)
         share = max(1, len(group) * SHARE // 100)
         for number, split in enumerate(missing):
             splits[split] += group[number * share : (number + 1) * share]
         splits["train"] += group[len(missing) * share :]
     return splits
+
+
+def shuffled_groups(documents: Iterable[Document], kind: type[DocumentTask]) -> dict[str, list[Document]]:
+    """Documents by what splits should have equal shares of, shuffled in the same way each time."""
+    groups: dict[str, list[Document]] = defaultdict(list)
+    for document in documents:
+        groups[kind.group(document.label)].append(document)
+    for group in groups.values():
+        random.Random(0).shuffle(group)
+    return dict(sorted(groups.items()))
+
+
+def fold_of(whole: DocumentCorpus, number: int, folds: int, kind: type[DocumentTask]) -> DocumentCorpus:
+    """Cross-validation over all documents: fold `number` is the test, a share of the rest validates."""
+    everything = [document for split in SPLITS for document in whole.splits[split]]
+    test: list[Document] = []
+    rest: list[Document] = []
+    for label, group in shuffled_groups(everything, kind).items():
+        if len(group) < folds:
+            raise DataError(f"label {label!r} has {len(group)} documents: too few for folds={folds}")
+        for index, document in enumerate(group):
+            (test if index % folds == number else rest).append(document)
+    splits = {**divide(rest, ["valid"], kind), "test": test}
+    notes = [f"fold {number} of {folds}: {', '.join(f'{len(splits[name])} {name}' for name in SPLITS)}"]
+    return whole._replace(splits=splits, notes=notes)
 
 
 def split_files(folder: Path) -> dict[str, Path]:
@@ -110,38 +137,51 @@ def split_files(folder: Path) -> dict[str, Path]:
     return files
 
 
-def by_split(table: Iterable[Mapping[str, Any]], file: Path, columns: Columns) -> dict[str, list[Document]]:
+class Table(NamedTuple):
+    """A file of rows, its columns, and what their labels mean."""
+
+    file: Path
+    columns: Columns
+    kind: type[DocumentTask]
+
+    def documents(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Document]:
+        """Rows as documents; a missing column or an empty text is an error that names the row."""
+        columns = self.columns
+        needed = (columns.text, columns.label, *([columns.question] if self.kind.asks else []))
+        for number, row in enumerate(rows, 1):
+            for column in needed:
+                if row.get(column) is None:
+                    raise DataError(
+                        f"{self.file}: row {number} has no column {column!r}; it has "
+                        f"{', '.join(map(str, row))}; name it with --text or --label"
+                    )
+            where = f"{self.file}: row {number}"
+            text = require_text(row[columns.text], where)
+            question = str(row[columns.question]) if self.kind.asks else ""
+            yield Document(text, self.kind.label_of(row[columns.label], where), question)
+
+
+def by_split(table: Iterable[Mapping[str, Any]], source: Table) -> dict[str, list[Document]]:
     """The rows of one file; a column `split` says where they belong."""
-    table = list(table)
-    if not table or columns.split not in table[0]:
-        return {"train": list(documents(table, file, columns))}
+    table, column = list(table), source.columns.split
+    if not table or column not in table[0]:
+        return {"train": list(source.documents(table))}
     known = {name: split for split, names in SPLITS.items() for name in names}
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in table:
-        name = str(row[columns.split])
+        name = str(row[column])
         if name not in known:
-            raise DataError(f"{file}: split={name!r} is none of {', '.join(known)}")
+            raise DataError(f"{source.file}: split={name!r} is none of {', '.join(known)}")
         groups[known[name]].append(row)
-    return {split: list(documents(group, file, columns)) for split, group in groups.items()}
+    return {split: list(source.documents(group)) for split, group in groups.items()}
 
 
-def documents(table: Iterable[Mapping[str, Any]], file: Path, columns: Columns) -> Iterator[Document]:
-    """Rows as documents; a missing column or an empty text is an error that names the row."""
-    for number, row in enumerate(table, 1):
-        for column in (columns.text, columns.label):
-            if row.get(column) is None:
-                raise DataError(
-                    f"{file}: row {number} has no column {column!r}; it has {', '.join(map(str, row))}; "
-                    f"name it with --text or --label"
-                )
-        yield document(row[columns.text], row[columns.label], f"{file}: row {number}")
-
-
-def document(text: Any, label: Any, where: str) -> Document:
-    if not str(text).strip():
+def require_text(text: Any, where: str) -> str:
+    """A text that is not empty; words of a list with blanks between them."""
+    joined = " ".join(map(str, text)) if isinstance(text, (list, tuple)) else str(text)
+    if not joined.strip():
         raise DataError(f"{where} has an empty text; remove it")
-    name = str(label).lower() if isinstance(label, bool) else str(label).strip()
-    return Document(str(text), name)
+    return joined
 
 
 def rows(file: Path) -> Iterator[dict[str, Any]]:
@@ -217,4 +257,5 @@ def labelled_folders(folder: Path) -> Iterator[Document]:
             f"{folder} has no documents: neither train.jsonl or such, nor a folder per class with .txt files"
         )
     for file in files:
-        yield document(file.read_text(encoding="utf-8"), file.parent.name, str(file))
+        text = require_text(file.read_text(encoding="utf-8"), str(file))
+        yield Document(text, Classification.label_of(file.parent.name, str(file)))

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from rmt.config import to_dict
-from rmt.documents.classifier import Classifier, make_classifier
 from rmt.documents.config import FinetuneConfig
 from rmt.documents.corpus import DocumentCorpus
 from rmt.documents.job import FinetuneJob, FinetuneObserver, Rows
+from rmt.documents.kinds import KINDS, TaskSettings
 from rmt.documents.resuming import position, put_weights, resume
+from rmt.documents.scores import Scoring
 from rmt.documents.stored import load_settings, stored_precision
-from rmt.errors import ConfigError, DataError
+from rmt.documents.task import Row
+from rmt.documents.tuned import TunedModel, make_tuned
+from rmt.errors import ConfigError, DataError, unknown
 from rmt.partial import sweep
+from rmt.precision import Precision
 from rmt.seal import sealed
 from rmt.stopping import REQUEST, Stopped
 from rmt.store import whole_folder, write_json, write_whole
@@ -28,6 +34,7 @@ from rmt.train.checkpoint import load_parts, system_errors
 from rmt.train.device import device_name, device_of, precision_to_train
 from rmt.train.folder import alone, load_result
 from rmt.train.log import environment
+from rmt.train.processes import Processes, all_needed, device_of_process, is_first, join, world_size
 from rmt.train.stored import written
 from rmt.yamlfile import load_yaml
 
@@ -47,13 +54,44 @@ def finetune(
         if result := load_result(folder):
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # where the end was cut short
             return result, True
-    device = device_of(config.device)
+    processes = launched(config)
     torch.manual_seed(config.seed)
-    classifier = make_classifier(
+    tuned = tuned_of(config, corpus)
+    rows = encode(tuned, corpus, config, observer)
+    if line := tuned.task.balance(rows["train"]):
+        observer.warning(line)
+    job = FinetuneJob(
+        config=config, tuned=tuned, rows=rows, folder=folder, observer=observer, processes=processes
+    )
+    with all_needed(), prepared(job, restart):
+        return run(job), False
+
+
+def launched(config: FinetuneConfig) -> Processes:
+    """This process among all of the run; weights that are split among processes are refused."""
+    for name in ("DEEPSPEED", "FSDP"):
+        if os.environ.get(f"ACCELERATE_USE_{name}", "").lower() in ("1", "true"):
+            raise ConfigError(
+                f"{name} splits weights among processes, and each segment would gather them again, while "
+                "checkpoints need them whole; start with torchrun, where each process has all"
+            )
+    world, device = world_size(), device_of(config.device)
+    if config.batch % world:
+        raise ConfigError(f"batch={config.batch} does not share among {world} processes; use a multiple")
+    mine = device_of_process(device)
+    if world > 1:
+        join(mine)
+    return Processes(mine, cast(Precision, config.precision))
+
+
+def tuned_of(config: FinetuneConfig, corpus: DocumentCorpus) -> TunedModel:
+    """The backbone with memory and a new head, for the labels of some documents."""
+    tuned = make_tuned(
         config.backbone,
         config.tokenizer,
-        corpus.labels,
+        TaskSettings(config.task, corpus.labels, scoring_of(config, corpus), config.answer, config.lora),
         memory=config.memory,
+        kind=config.kind,
         segment_length=config.segment_length,
         max_segments=config.segments,
         overlong="truncate" if config.overlong == "warn" else "error",
@@ -64,30 +102,50 @@ def finetune(
         checkpoint=config.checkpoint,
     )
     if config.precision == "64-true":
-        classifier.model.double()
-    rows = encode(classifier, corpus, config, observer)
-    job = FinetuneJob(
-        config=config, classifier=classifier, rows=rows, folder=folder, observer=observer, device=device
+        tuned.model.double()
+    return tuned
+
+
+def scoring_of(config: FinetuneConfig, corpus: DocumentCorpus) -> Scoring:
+    """What decides which model is best: as asked for, else the data set's own, else the task's."""
+    positive = config.positive
+    if positive is None and config.average is None:
+        positive = corpus.positive
+    if positive is not None and positive not in corpus.labels:
+        raise unknown("positive", positive, corpus.labels)
+    return Scoring(
+        config.metric or KINDS[config.task].metrics[0],
+        config.average or "macro",
+        None if positive is None else corpus.labels.index(positive),
     )
+
+
+@contextmanager
+def prepared(job: FinetuneJob, restart: bool) -> Iterator[None]:
+    """Hold the run folder, with its configuration in it; only the first process has to."""
+    if not is_first():
+        yield
+        return
+    folder = job.folder
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder):
         if restart:
             discard(folder)
         sweep(folder)
-        write_whole(folder / "config.yaml", written(config))
-        return run(job), False
+        write_whole(folder / "config.yaml", written(job.config))
+        yield
 
 
 def encode(
-    classifier: Classifier, corpus: DocumentCorpus, config: FinetuneConfig, observer: FinetuneObserver
+    tuned: TunedModel, corpus: DocumentCorpus, config: FinetuneConfig, observer: FinetuneObserver
 ) -> Rows:
     """The documents as tokens; what does not fit is counted, and told or refused."""
     rows = {
-        split: [classifier.encode(document) for document in documents]
+        split: [tuned.task.encode(document) for document in documents]
         for split, documents in corpus.splits.items()
     }
     for split, encoded in rows.items():
-        over, settings = classifier.too_long(encoded), classifier.model.settings
+        over, settings = tuned.too_long(encoded), tuned.model.settings
         if not over:
             continue
         total = sum(len(row["input_ids"]) for row in encoded)
@@ -98,28 +156,36 @@ def encode(
         if config.overlong == "error":
             raise DataError(f"{counted}, the longest by {max(over)}; use more --segments, or --overlong warn")
         observer.warning(f"{counted}: {sum(over)} of {total} tokens are dropped ({sum(over) / total:.1%})")
-    return rows
+    return {split: [tuned.fitted(row) for row in encoded] for split, encoded in rows.items()}
 
 
 def run(job: FinetuneJob) -> dict[str, Any]:
     """Train, keep the best model, measure it, and write everything down."""
     from rmt.documents.trainer import build_trainer
 
-    job.observer.note(f"{job.config.precision} on {device_name(job.device)}")
+    job.observer.note(f"{job.config.precision} on {device_name(job.processes.device.type)}")
     trainer = build_trainer(job)
     ended = train(trainer, job)
     best = load_parts(job.store.folder / f"step_{ended['best_step']}")
-    put_weights(job.classifier.model, best.model)
-    metrics = {
-        split: measured(trainer.predict(encoded, metric_key_prefix="x").metrics)
+    put_weights(job.tuned.model, best.model)
+    measured = {
+        split: measured_by(trainer, encoded)
         for split, encoded in job.rows.items()
         if split == "valid" or split.startswith("test")
     }
-    save_model(job)
-    result = result_of(job, metrics, ended)
-    write_json(job.folder / "result.json", sealed(result))
-    shutil.rmtree(job.store.folder, ignore_errors=True)
+    result = result_of(job, measured, ended)
+    if is_first():
+        save_model(job)
+        write_json(job.folder / "result.json", sealed(result))
+        shutil.rmtree(job.store.folder, ignore_errors=True)
+    job.processes.barrier()
     return result
+
+
+def measured_by(trainer: Any, rows: Sequence[Row]) -> dict[str, float]:
+    """The scores of documents."""
+    metrics = trainer.predict(rows, metric_key_prefix="x").metrics
+    return {name: metrics[f"x_{name}"] for name in trainer.job.task.metrics}
 
 
 def train(trainer: Any, job: FinetuneJob) -> dict[str, Any]:
@@ -130,9 +196,9 @@ def train(trainer: Any, job: FinetuneJob) -> dict[str, Any]:
         return saved.trainer
     with REQUEST.deferred():
         trainer.train_on()
-        if REQUEST.signal:
+        if number := job.processes.largest(REQUEST.signal):
             step, store = trainer.state.global_step, job.store.folder
-            raise Stopped(REQUEST.signal, f"step {step} is saved in {store}; the same command goes on")
+            raise Stopped(number, f"step {step} is saved in {store}; the same command goes on")
     return position(trainer)
 
 
@@ -140,43 +206,47 @@ def save_model(job: FinetuneJob) -> None:
     """Model and tokenizer in `model/`, whole or not at all."""
     folder = job.folder / "model"
     with whole_folder(folder) as partial, system_errors(folder):
-        job.classifier.model.save_pretrained(partial)
-        job.classifier.tokenizer.save_pretrained(partial)
+        job.tuned.save(partial)
 
 
 def result_of(
     job: FinetuneJob, metrics: dict[str, dict[str, float]], ended: dict[str, Any]
 ) -> dict[str, Any]:
     """What result.json says."""
-    config, labels, model = job.config, job.classifier.labels, job.classifier.model
+    config, task, model = job.config, job.task, job.tuned.model
     return {
         "task": config.data,
         "model": f"{model.config.model_type}, {config.segments} × {model.settings.segment_length} tokens",
         "recipe": "finetune",
-        "metric": "f1",
-        "value": metrics["test"]["f1"],
+        "metric": task.scoring.metric,
+        "value": metrics["test"][task.scoring.metric],
         "split": "test",
-        "f1_of": labels[1] if len(labels) == 2 else "mean of classes",
+        "f1_of": f1_of(job),
         "metrics": metrics,
-        "labels": labels,
+        "constant": {split: task.constant_scores(job.rows[split], job.rows["train"]) for split in metrics},
+        "labels": list(task.labels),
         "seed": config.seed,
         "steps": ended["step"],
         "best_step": ended["best_step"],
         "seconds": ended["seconds"],
         "samples": len(job.rows["test"]),
         "config": to_dict(config),
-        "environment": environment(torch.device(job.device)),
+        "environment": environment(job.processes.device),
     }
 
 
-def measured(metrics: dict[str, float]) -> dict[str, float]:
-    return {name: metrics[f"x_{name}"] for name in ("accuracy", "f1")}
+def f1_of(job: FinetuneJob) -> str:
+    """Whose F1 the scores have."""
+    scoring, task = job.task.scoring, job.task
+    if not task.fewest_classes:
+        return "tokens" if "f1" in task.metrics else ""
+    return f"{scoring.average} mean of classes" if scoring.positive is None else task.labels[scoring.positive]
 
 
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
-    """Mean and sample deviation of F1 over runs, by split."""
-    splits = [split for split in results[0]["metrics"] if split != "valid"]
-    scores = {split: [result["metrics"][split]["f1"] for result in results] for split in splits}
+    """Mean and sample deviation of what decides over runs, by split."""
+    splits, metric = [split for split in results[0]["metrics"] if split != "valid"], results[0]["metric"]
+    scores = {split: [result["metrics"][split][metric] for result in results] for split in splits}
     return {
         split: (statistics.mean(values), statistics.stdev(values) if len(values) > 1 else math.nan)
         for split, values in scores.items()

@@ -12,7 +12,8 @@ from importlib import resources
 from pathlib import Path
 from xml.etree import ElementTree
 
-from rmt.documents.corpus import Document, DocumentCorpus
+from rmt.documents.corpus import DocumentCorpus
+from rmt.documents.task import Document
 from rmt.errors import DataError
 from rmt.jsonfile import parse_json
 
@@ -42,7 +43,7 @@ def load_hyperpartisan(folder: str | Path) -> DocumentCorpus:
     else:
         notes.append(f"test is the clean split; for the published one put {PUBLISHED} into {folder}")
     splits = {split: [articles[number] for number in numbers] for split, numbers in ids.items()}
-    return DocumentCorpus(splits, ["false", "true"], notes)
+    return DocumentCorpus(splits, ["false", "true"], notes, positive="true")
 
 
 def load_articles(folder: Path) -> dict[int, Document]:

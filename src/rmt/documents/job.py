@@ -10,10 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from rmt.documents.classifier import Classifier
 from rmt.documents.config import FinetuneConfig
+from rmt.documents.curriculum import SegmentCurriculum
+from rmt.documents.task import DocumentTask
+from rmt.documents.tuned import TunedModel
 from rmt.train.checkpoint import Checkpoints
 from rmt.train.log import MetricsLog
+from rmt.train.processes import Processes
 
 Rows = dict[str, list[dict[str, Any]]]  # encoded documents by split
 
@@ -37,11 +40,15 @@ class FinetuneJob:
     """Settings, model, documents and run folder of one run."""
 
     config: FinetuneConfig
-    classifier: Classifier
+    tuned: TunedModel
     rows: Rows
     folder: Path
     observer: FinetuneObserver
-    device: str
+    processes: Processes
+
+    @property
+    def task(self) -> DocumentTask:
+        return self.tuned.task
 
     @property
     def store(self) -> Checkpoints:
@@ -54,16 +61,17 @@ class FinetuneJob:
     @property
     def at_once(self) -> int:
         """Documents in the device's memory at a time."""
-        return min(self.config.at_once, self.config.batch)
+        return min(self.config.at_once, max(1, self.config.batch // self.processes.world_size))
 
     @property
     def parts(self) -> int:
-        """The parts that a batch is computed in."""
-        return math.ceil(self.config.batch / self.at_once)
+        """The parts that a process computes its share of a batch in."""
+        return math.ceil(self.config.batch / (self.at_once * self.processes.world_size))
 
     @property
     def steps_per_epoch(self) -> int:
-        return math.ceil(math.ceil(len(self.rows["train"]) / self.at_once) / self.parts)
+        batches = math.ceil(len(self.rows["train"]) / self.at_once)
+        return math.ceil(math.ceil(batches / self.processes.world_size) / self.parts)
 
     @property
     def steps(self) -> int:
@@ -72,6 +80,14 @@ class FinetuneJob:
     @property
     def evaluate_every(self) -> int:
         return min(self.config.evaluate_every or self.steps_per_epoch, self.steps)
+
+    @property
+    def curriculum(self) -> SegmentCurriculum:
+        settings, segments = self.tuned.model.settings, self.config.segments
+        first = 1 if self.config.curriculum == "segments" else segments
+        return SegmentCurriculum(
+            segments, self.steps, settings.segment_length, settings.prefix, settings.suffix, first
+        )
 
     @cached_property
     def fingerprint(self) -> str:

@@ -21,7 +21,14 @@ HEADINGS = (
     "F1, published",
     "accuracy, test",
 )
-INCIDENTAL = ("seed", "device", "at_once", "path", "checkpoint")  # what runs of one setting may differ in
+INCIDENTAL = (
+    "seed",
+    "fold",
+    "device",
+    "at_once",
+    "path",
+    "checkpoint",
+)  # what runs of one setting may differ in
 Result = dict[str, Any]
 
 
@@ -56,7 +63,8 @@ def row(results: list[Result]) -> tuple[str, ...]:
 
 def spread(results: list[Result], split: str, metric: str) -> str:
     """Mean ± sample deviation over seeds; a dash where the split was not measured."""
-    values = [result["metrics"][split][metric] for result in results if split in result["metrics"]]
+    measured = [result["metrics"].get(split, {}) for result in results]
+    values = [scores[metric] for scores in measured if metric in scores]
     if not values:
         return "–"
     if len(values) == 1:

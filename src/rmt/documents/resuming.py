@@ -21,6 +21,8 @@ from rmt.errors import CheckpointError
 from rmt.seal import newest_whole
 from rmt.store import write_json
 from rmt.train.checkpoint import Checkpoints, Snapshot, load_parts
+from rmt.train.parallel import rows_of_all
+from rmt.train.processes import is_first
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -54,7 +56,9 @@ class ResumableTrainer(Trainer):
             self.train()
             return
         folder = self.job.store.folder / f"step_{self.saved.trainer['step']}"
-        write_json(folder / TRAINER_STATE, self.saved.trainer["state"])
+        if is_first():
+            write_json(folder / TRAINER_STATE, self.saved.trainer["state"])
+        self.job.processes.barrier()
         self.train(resume_from_checkpoint=str(folder))
 
     def is_over(self) -> bool:
@@ -66,12 +70,14 @@ class ResumableTrainer(Trainer):
         return state.global_step % every == 0 and waited >= every * self.job.config.patience
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        step, best = self.state.global_step, self.state.best_global_step
-        self.job.store.save(step, snapshot_of(self), best == step)
+        step, best, snapshot = self.state.global_step, self.state.best_global_step, snapshot_of(self)
+        if is_first():
+            self.job.store.save(step, snapshot, best == step)
+        self.job.processes.barrier()
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         if self.saved is not None:
-            put_weights(self.job.classifier.model, self.saved.model)
+            put_weights(self.job.tuned.model, self.saved.model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if self.saved is None:
@@ -95,12 +101,12 @@ class ResumableTrainer(Trainer):
         """
         if self.saved is None:
             return
-        torch.set_rng_state(self.saved.state["rng"])
+        rank = self.job.processes.global_rank
+        torch.set_rng_state(self.saved.state["rng"][rank].clone())
         if "cuda_rng" in self.saved.state:
-            torch.cuda.set_rng_state(self.saved.state["cuda_rng"], self.args.device)
-        unlogged = self.saved.trainer["unlogged"]
-        self._tr_loss.fill_(math.nan if unlogged["loss"] is None else unlogged["loss"])
-        self._globalstep_last_logged = unlogged["since"]
+            torch.cuda.set_rng_state(self.saved.state["cuda_rng"][rank].clone(), self.args.device)
+        self._tr_loss.copy_(self.saved.state["loss"][rank])
+        self._globalstep_last_logged = self.saved.trainer["logged"]
 
 
 def snapshot_of(trainer: Any) -> Snapshot:
@@ -110,27 +116,26 @@ def snapshot_of(trainer: Any) -> Snapshot:
         for number, values in trainer.optimizer.state_dict()["state"].items()
         for name, value in values.items()
     }
-    state = {"rng": torch.get_rng_state()}
-    if trainer.args.device.type == "cuda":
-        state["cuda_rng"] = torch.cuda.get_rng_state(trainer.args.device)
-    return Snapshot(weights(trainer.model), optimizer, state, position(trainer))
+    device = trainer.args.device
+    state = {"rng": torch.get_rng_state()[None], "loss": trainer._tr_loss.detach()[None]}
+    if device.type == "cuda":
+        state["cuda_rng"] = torch.cuda.get_rng_state(device)[None]
+    of_all = {name: rows_of_all(rows.to(device)) for name, rows in state.items()}
+    return Snapshot(weights(trainer.model), optimizer, of_all, position(trainer))
 
 
 def position(trainer: Any) -> dict[str, Any]:
     """Where a run is, in numbers, and what it must share with the run that goes on from there."""
-    loss = trainer._tr_loss.item()
     return {
         "step": trainer.state.global_step,
         "best_step": trainer.state.best_global_step or 0,
         "over": trainer.is_over(),
         "seconds": trainer.seconds,
-        "unlogged": {
-            "loss": loss if math.isfinite(loss) else None,
-            "since": trainer._globalstep_last_logged,
-        },
+        "logged": trainer._globalstep_last_logged,
         "schedule": trainer.lr_scheduler.state_dict(),
         "state": without_history(trainer.state),
         "data": trainer.job.fingerprint,
+        "processes": trainer.job.processes.world_size,
     }
 
 
@@ -170,21 +175,37 @@ def put_weights(model: nn.Module, saved: dict[str, Tensor]) -> None:
 def resume(job: FinetuneJob) -> Snapshot | None:
     """The newest whole snapshot of a run; what came later, and what is half there, is removed."""
     store = job.store
-    remove_unproved(store, job)
+    if is_first():
+        remove_unproved(store, job)
     folders = (store.folder / f"step_{step}" for step in store.steps())
     saved = newest_whole(folders, load_with_best, job.observer.warning, "checkpoint")
+    job.processes.barrier()
+    require_same(job, saved)
     step, best = (saved.trainer["step"], saved.trainer["best_step"]) if saved else (0, 0)
-    if saved and saved.trainer["data"] != job.fingerprint:
+    if is_first():
+        if store.folder.is_dir():
+            store.rewind(step, best)
+        job.log.rewind(step)
+    job.processes.barrier()
+    if saved:
+        job.observer.note(f"going on from step {step}")
+    return saved
+
+
+def require_same(job: FinetuneJob, saved: Snapshot | None) -> None:
+    """Refuse a snapshot of other documents, or of another number of processes."""
+    if saved is None:
+        return
+    if saved.trainer["data"] != job.fingerprint:
         raise CheckpointError(
             f"data={job.config.data!r} are not the documents that this run was trained on; put those back, "
             "or start anew with --restart"
         )
-    if store.folder.is_dir():
-        store.rewind(step, best)
-    job.log.rewind(step)
-    if saved:
-        job.observer.note(f"going on from step {step}")
-    return saved
+    if saved.trainer["processes"] != job.processes.world_size:
+        raise CheckpointError(
+            f"this run was trained by {saved.trainer['processes']} processes, not "
+            f"{job.processes.world_size}; start as many, or start anew with --restart"
+        )
 
 
 def load_with_best(folder: Path) -> Snapshot:

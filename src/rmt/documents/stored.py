@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from rmt.config import check, leaves, plain
 from rmt.documents.config import FinetuneConfig
+from rmt.documents.kinds import TaskSettings
 from rmt.precision import AskedPrecision
 from rmt.seal import SEAL, unsealed
 from rmt.train.stored import EDITED, format_of, require_all, settings_in
@@ -44,3 +45,11 @@ def stored_precision(folder: Path) -> AskedPrecision:
     """The number format of the run in a folder; auto where none was written down."""
     settings = load_settings(folder) if (folder / "config.yaml").exists() else {}
     return cast(AskedPrecision, check(settings.get("precision") or "auto", AskedPrecision, "precision"))
+
+
+def run_task(folder: Path) -> TaskSettings:
+    """What the run in a folder has learned; classes where nothing says otherwise."""
+    settings = load_settings(folder) if (folder / "config.yaml").exists() else {}
+    return TaskSettings(
+        name=settings.get("task", TaskSettings().name), answer=settings.get("answer", TaskSettings().answer)
+    )

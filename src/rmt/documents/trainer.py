@@ -2,43 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
 from transformers import TrainerCallback
 
+from rmt.documents.classification import WrittenClassification
 from rmt.documents.job import FinetuneJob
 from rmt.documents.resuming import ResumableTrainer
 from rmt.stopping import REQUEST
+from rmt.train.processes import is_first
 from rmt.train.warmup import warmup_steps
 
 if TYPE_CHECKING:
-    from rmt.documents.classifier import Classifier
     from rmt.documents.config import FinetuneConfig
 
 
-class DocumentTrainer(ResumableTrainer, transformers.Trainer):
+class DocumentTraining(ResumableTrainer):
+    """What every Trainer of documents does: it goes on where it was, and may begin with short texts."""
+
+    def training_step(self, model: Any, inputs: dict[str, Any], *rest: Any, **more: Any) -> Any:
+        return super().training_step(
+            model, self.job.curriculum.cut(inputs, self.state.global_step), *rest, **more
+        )
+
+
+class DocumentTrainer(DocumentTraining, transformers.Trainer):
     """Trains a model with a head."""
 
 
-class WritingTrainer(ResumableTrainer, transformers.Seq2SeqTrainer):
+class WritingTrainer(DocumentTraining, transformers.Seq2SeqTrainer):
     """Trains a model that writes its answer."""
 
 
 def build_trainer(job: FinetuneJob) -> Any:
-    """A Trainer that keeps the model with the best F1 on the validation documents."""
-    config, classifier = job.config, job.classifier
-    optimizer = torch.optim.AdamW(groups(classifier.model, config), lr=config.lr)
+    """A Trainer that keeps the model with the best score on the validation documents."""
+    config, model, task = job.config, job.tuned.model, job.task
+    optimizer = torch.optim.AdamW(groups(model, config), lr=config.lr)
     job.observer.begin(job.steps)
-    trainer = (WritingTrainer if classifier.writes else DocumentTrainer)(
-        model=classifier.model,
+    trainer = (WritingTrainer if isinstance(task, WrittenClassification) else DocumentTrainer)(
+        model=model,
         args=arguments(job),
         train_dataset=DocumentDataset(job.rows["train"]),
         eval_dataset=DocumentDataset(job.rows["valid"]),
-        data_collator=collator(classifier),
-        compute_metrics=lambda results: classifier.score(results.predictions, results.label_ids),
+        data_collator=task.collator(model),
+        compute_metrics=lambda results: task.score(results.predictions, results.label_ids),
         optimizers=(
             optimizer,
             torch.optim.lr_scheduler.LambdaLR(optimizer, slope(job.steps, config.warmup)),
@@ -54,33 +64,33 @@ def build_trainer(job: FinetuneJob) -> Any:
 
 def arguments(job: FinetuneJob) -> Any:
     """The settings of a Trainer."""
-    config, classifier, every = job.config, job.classifier, job.evaluate_every
-    written: dict[str, Any] = {
-        "predict_with_generate": True,
-        "generation_max_length": classifier.longest_label + 1,
+    config, task, every = job.config, job.task, job.evaluate_every
+    device = job.processes.device
+    settings: dict[str, Any] = {
+        "output_dir": str(job.store.folder),
+        "per_device_train_batch_size": job.at_once,
+        "per_device_eval_batch_size": job.at_once,
+        "gradient_accumulation_steps": job.parts,
+        "max_steps": job.steps,
+        "max_grad_norm": config.clip,
+        "eval_strategy": "steps",
+        "save_strategy": "steps",
+        "eval_steps": every,
+        "save_steps": every,
+        "logging_steps": min(10, every),
+        "metric_for_best_model": task.scoring.metric,
+        "greater_is_better": task.scoring.metric not in task.lower_is_better,
+        "bf16": config.precision == "bf16-mixed",
+        "use_cpu": device.type == "cpu",
+        "seed": config.seed,
+        "report_to": [],
+        "disable_tqdm": True,
+        "log_level": "error",
     }
-    kind = transformers.Seq2SeqTrainingArguments if classifier.writes else transformers.TrainingArguments
-    return kind(
-        output_dir=str(job.store.folder),
-        per_device_train_batch_size=job.at_once,
-        per_device_eval_batch_size=job.at_once,
-        gradient_accumulation_steps=job.parts,
-        max_steps=job.steps,
-        max_grad_norm=config.clip,
-        eval_strategy="steps",
-        save_strategy="steps",
-        eval_steps=every,
-        save_steps=every,
-        logging_steps=min(10, every),
-        metric_for_best_model="f1",
-        greater_is_better=True,
-        bf16=config.precision == "bf16-mixed",
-        use_cpu=job.device == "cpu",
-        seed=config.seed,
-        report_to=[],
-        disable_tqdm=True,
-        log_level="error",
-        **(written if classifier.writes else {}),
+    if not isinstance(task, WrittenClassification):
+        return transformers.TrainingArguments(**settings)
+    return transformers.Seq2SeqTrainingArguments(
+        predict_with_generate=True, generation_max_length=task.longest_label + 1, **settings
     )
 
 
@@ -100,26 +110,26 @@ class DocumentDataset(torch.utils.data.Dataset):
         return iter(self.rows)
 
 
-def collator(classifier: Classifier) -> Any:
-    if classifier.writes:
-        return transformers.DataCollatorForSeq2Seq(classifier.tokenizer, classifier.model)
-    return transformers.DataCollatorWithPadding(classifier.tokenizer)
-
-
 def groups(model: Any, config: FinetuneConfig) -> list[dict[str, Any]]:
-    """Weights with decay, norms and biases without, memory with its own rate and without decay."""
+    """Weights with decay, norms and biases without, memory and LoRA without, at rates of their own."""
     decayed: list[Any] = []
     plain: list[Any] = []
     memory: list[Any] = []
+    lora: list[Any] = []
     for name, parameter in model.named_parameters():
-        if name.startswith("memory."):
+        if not parameter.requires_grad:
+            continue
+        if "memory" in name.split("."):
             memory.append(parameter)
+        elif ".lora_" in name:
+            lora.append(parameter)
         else:
             (decayed if parameter.dim() > 1 else plain).append(parameter)
     return [
         {"params": decayed, "weight_decay": config.weight_decay},
         {"params": plain, "weight_decay": 0.0},
         {"params": memory, "weight_decay": 0.0, "lr": config.lr * config.memory_lr},
+        {"params": lora, "weight_decay": 0.0, "lr": config.lr * config.lora_lr},
     ]
 
 
@@ -133,7 +143,7 @@ class Telling(TrainerCallback):
     """Writes metrics.jsonl and tells the observer."""
 
     def __init__(self, job: FinetuneJob):
-        self.log, self.observer = job.log, job.observer
+        self.log, self.observer, self.metrics = job.log, job.observer, job.task.metrics
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **rest: Any
@@ -146,18 +156,20 @@ class Telling(TrainerCallback):
             "loss": logs["loss"],
             "rate": logs["learning_rate"],
         }
-        self.log.write(record)
-        self.observer.logged(record)
+        self.tell(record, self.observer.logged)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        metrics = rest["metrics"]
-        if "eval_f1" not in metrics:
-            return
-        names = ("loss", "accuracy", "f1")
-        scores = {name: metrics[f"eval_{name}"] for name in names if f"eval_{name}" in metrics}
-        record = {"step": state.global_step, "split": "valid", **scores}
-        self.log.write(record)
-        self.observer.evaluated(record)
+        measured = rest["metrics"]
+        names = [name for name in ("loss", *self.metrics) if f"eval_{name}" in measured]
+        scores = {name: measured[f"eval_{name}"] for name in names}
+        record = {"step": state.global_step, "epoch": state.epoch, "split": "valid", **scores}
+        self.tell(record, self.observer.evaluated)
+
+    def tell(self, record: dict[str, Any], hear: Callable[[dict[str, Any]], None]) -> None:
+        """A line of the log, once for all processes."""
+        if is_first():
+            self.log.write(record)
+        hear(record)
 
 
 class Stopping(TrainerCallback):
@@ -167,7 +179,7 @@ class Stopping(TrainerCallback):
         self.trainer = trainer
 
     def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        if REQUEST.signal:
+        if self.trainer.job.processes.largest(REQUEST.signal):
             control.should_save = control.should_training_stop = True
 
     def on_save(self, args: Any, state: Any, control: Any, **rest: Any) -> None:

@@ -1,0 +1,65 @@
+"""Chunk-and-average: every segment of a text is answered alone, and the mean of the answers is the answer.
+
+It is what memory has to be better than: nothing is carried from one segment to the next.
+"""
+
+# B batch · K numbers of an answer
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rmt.hf.segments import TextSegment, plan
+
+
+class MeanAnswer(nn.Module):
+    """A model that answers once, without memory, asked about each segment."""
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+
+    @property
+    def config(self) -> Any:
+        return self.model.config
+
+    @property
+    def settings(self) -> Any:
+        return self.model.settings
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+    ) -> Any:
+        """Mean logits (B, K) of texts (B, T), and their loss."""
+        from transformers.loss.loss_utils import ForSequenceClassificationLoss
+        from transformers.modeling_outputs import SequenceClassifierOutput
+
+        inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids}
+        cutting = plan(
+            {name: tensor for name, tensor in inputs.items() if tensor is not None},
+            None if attention_mask is None else attention_mask.bool(),
+            self.settings,
+            self.model.layout,
+            self.config.pad_token_id or 0,
+        )
+        answers = torch.stack([self.answers(segment) for segment in cutting.segments])
+        counts = torch.stack([segment.alive for segment in cutting.segments]).sum(0)  # (B,)
+        logits = answers.sum(0) / counts[:, None]
+        loss = None if labels is None else ForSequenceClassificationLoss(labels, logits, self.config)
+        output: Any = SequenceClassifierOutput
+        return output(loss=loss, logits=logits)
+
+    def answers(self, segment: TextSegment) -> Tensor:
+        """The logits (B, K) of one segment of each text; zero where a text has no such segment."""
+        present = segment.alive.nonzero()[:, 0]
+        inputs = {name: tensor[present] for name, tensor in segment.inputs.items()}
+        logits = self.model(**inputs, attention_mask=segment.exists[present].long()).logits
+        everywhere = logits.new_zeros(len(segment.alive), logits.shape[-1])
+        return everywhere.index_copy(0, present, logits)

@@ -1,0 +1,33 @@
+"""LoRA: small matrices beside the backbone's are trained instead of it, with memory and head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rmt.hf.extra import require_package
+
+# new parts of a model, by the names that pretrained classes give them: they are trained as they are
+NEW_PARTS = ("memory", "classifier", "score", "qa_outputs", "pre_classifier", "head", "pooler")
+
+
+def with_lora(model: Any, rank: int) -> Any:
+    """The model with matrices of a rank beside its own; the matrices that peft knows for the family."""
+    require_package("peft")
+    from peft import LoraConfig, get_peft_model
+    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as TARGETS
+
+    targets: Any = TARGETS
+    family = model.config.model_type.removeprefix("rmt_")
+    parts = dict(model.named_children())
+    adapter = LoraConfig(
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules=targets.get(family, "all-linear"),
+        modules_to_save=[name for name in NEW_PARTS if name in parts],
+    )
+    return get_peft_model(model, adapter)
+
+
+def merged(model: Any) -> Any:
+    """The model with its matrices added up, as it was before LoRA; a model without LoRA is that already."""
+    return model.merge_and_unload() if hasattr(model, "merge_and_unload") else model

@@ -1,0 +1,146 @@
+"""A pretrained model that learns a task of documents: backbone, memory, head; loaded, wrapped, asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from rmt.documents.averaged import MeanAnswer
+from rmt.documents.kinds import TaskSettings, kind_for
+from rmt.documents.lora import merged, with_lora
+from rmt.documents.pretrained import PretrainedSource, weights_only
+from rmt.documents.task import Document, DocumentTask, Prediction, Row
+from rmt.errors import CheckpointError, ConfigError
+from rmt.hf import add_memory
+from rmt.hf.families import FAMILIES
+from rmt.hf.limit import UNLIMITED
+
+
+class TunedModel(NamedTuple):
+    """A model and the task that it learns or has learned."""
+
+    model: Any
+    task: DocumentTask
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of a text, special ones included."""
+        settings = self.model.settings
+        segments = settings.max_segments or UNLIMITED
+        return int(segments * settings.segment_length + settings.prefix + settings.suffix)
+
+    def too_long(self, rows: Sequence[Row]) -> list[int]:
+        """How many tokens of each row are beyond the last segment; rows that fit are not listed."""
+        return [over for row in rows if (over := len(row["input_ids"]) - self.longest) > 0]
+
+    def fitted(self, row: Row) -> Row:
+        """A row that the model takes."""
+        return self.task.fitted(row, self.longest, self.model.settings.suffix)
+
+    def save(self, folder: Path) -> None:
+        """The model as `load_tuned` opens it, and its tokenizer."""
+        inner = self.model.model if isinstance(self.model, MeanAnswer) else self.model
+        merged(inner).save_pretrained(folder)
+        self.task.tokenizer.save_pretrained(folder)
+
+    @torch.no_grad()
+    def predict(self, documents: Sequence[Document], rows: Sequence[Row]) -> list[Prediction]:
+        """The answers to documents, whose tokens are in rows."""
+        device = next(self.model.parameters()).device
+        fitting = [self.fitted(row) for row in rows]
+        inputs = self.task.tokenizer.pad(fitting, return_tensors="pt").to(device)
+        self.model.eval()
+        return self.task.predict(self.model, accepted(self.model, dict(inputs)), documents)
+
+
+def accepted(model: Any, inputs: Row) -> Row:
+    """The inputs that a model takes; some tokenizers make more."""
+    import inspect
+
+    return {name: inputs[name] for name in inspect.signature(model.forward).parameters if name in inputs}
+
+
+def load_tuned(folder: str | Path, settings: TaskSettings, dtype: torch.dtype = torch.float32) -> TunedModel:
+    """The model that a run saved, its weights in a number format; its own configuration knows the labels."""
+    model_folder = Path(folder) / "model"
+    if not (model_folder / "config.json").exists():
+        raise CheckpointError(
+            f"run {str(folder)!r} has no model yet; finish it with the same rmt finetune command"
+        )
+    source = PretrainedSource("model", str(model_folder), "copy it from another copy of the run")
+    config = source.config()
+    kind = kind_for(settings.name, config.is_encoder_decoder)
+    labels = [config.id2label[number] for number in sorted(config.id2label)]
+    model = source.load(auto_class(kind), dtype=dtype, **weights_only()).eval()
+    words = tokenizer_of(str(model_folder), model)
+    return TunedModel(
+        answering(model, settings.answer), kind(labels=labels, scoring=settings.scoring, tokenizer=words)
+    )
+
+
+def make_tuned(backbone: str, tokenizer: str | None, settings: TaskSettings, **memory: Any) -> TunedModel:
+    """A pretrained backbone with memory, its head new."""
+    source = PretrainedSource("backbone", backbone)
+    config = source.config()
+    if config.model_type not in FAMILIES:
+        raise ConfigError(
+            f"backbone={backbone!r} is of type {config.model_type!r}, which memory was not tested with; "
+            f"choose from: {', '.join(FAMILIES)}"
+        )
+    kind = kind_for(settings.name, config.is_encoder_decoder)
+    task = kind(labels=settings.labels, scoring=settings.scoring, tokenizer=None)
+    model = source.load(auto_class(kind), dtype=torch.float32, **task.options(), **weights_only())
+    words = tokenizer_of(tokenizer or backbone, model)
+    if not kind.answers_once:
+        memory["overlong"] = "error"  # rows are cut before, as their labels are
+    wrapped = add_memory(model, special_tokens=special_tokens(words), **memory)
+    trained = with_lora(wrapped, settings.lora) if settings.lora else wrapped
+    return TunedModel(
+        answering(trained, settings.answer),
+        kind(labels=settings.labels, scoring=settings.scoring, tokenizer=words),
+    )
+
+
+def answering(model: Any, answer: str) -> Any:
+    """The model itself, whose last segment answers, or one that averages over segments."""
+    return MeanAnswer(model) if answer == "mean" else model
+
+
+def auto_class(kind: type[DocumentTask]) -> Any:
+    import transformers
+
+    return getattr(transformers, kind.head)
+
+
+def tokenizer_of(name: str, model: Any) -> Any:
+    """The tokenizer of a backbone, without a limit on the length of texts, and with a padding token."""
+    import transformers
+
+    source = PretrainedSource("tokenizer", name, "name another with --tokenizer")
+    words = source.load(transformers.AutoTokenizer)
+    if set(words.get_vocab()) <= set(words.all_special_tokens):  # made up where no file was found
+        raise ConfigError(
+            f"tokenizer={name!r} cannot be loaded (it has no vocabulary); name another with --tokenizer"
+        )
+    words.model_max_length = UNLIMITED
+    if words.pad_token is None:
+        words.pad_token = words.eos_token
+    if words.pad_token is None:
+        raise ConfigError(
+            f"tokenizer={name!r} has neither a padding token nor an end; name another with --tokenizer"
+        )
+    model.config.pad_token_id = words.pad_token_id
+    return words
+
+
+def special_tokens(words: Any) -> tuple[int, int]:
+    """How many special tokens the tokenizer puts before and behind a text."""
+    bare = words("a", add_special_tokens=False).input_ids
+    whole = words("a").input_ids
+    for start in range(len(whole) - len(bare) + 1):
+        if whole[start : start + len(bare)] == bare:
+            return start, len(whole) - start - len(bare)
+    raise ConfigError("the tokenizer changes a text when it adds special tokens: where they stand is unknown")
