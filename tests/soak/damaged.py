@@ -33,6 +33,7 @@ SEALED = {
         "stream book-run book.txt --resume state --quiet",
         "generate book-run --resume state --tokens 2 --seed 1",
     ],
+    "tuned/*": [PREDICT, "runs .", "report tuned", TUNE],
     "corpus/*": ["data check corpus", TRAIN_TEXT.replace("DATA", "corpus")],
 }
 # what users and other programs write: it may say anything
@@ -51,7 +52,6 @@ OPEN = {
     "tokenizer.json": ["data prepare book.txt --tokenizer tokenizer.json --out out"],
     "book.txt.*": ["data prepare FILE --out out", "stream book-run FILE --quiet"],
     "results.jsonl": ["report results.jsonl"],
-    "tuned/*": [PREDICT, "runs .", "report tuned", TUNE],
     "tuned/model/*": [PREDICT],
     "bert/*": ["info bert", TUNE_ANEW.replace("FILE", "documents.jsonl")],
 }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cli.command import TRAIN, varied
-from tests.soak.workspace import TINY_TEXT
+from tests.soak.workspace import FINETUNE, TINY_TEXT
 
 OFTEN = "--train.save_every 2 --train.evaluate_every 3 --train.log_every 1"
 
@@ -20,6 +20,7 @@ class Scenario:
     line: str
     left: str = OUT  # the file or folder whose being there says that it was begun
     resumed: Callable[[str], str] = str  # the line that goes on, made of the first
+    needs: tuple[str, ...] = ()  # of the workspace
 
     def words(self, folder: Path) -> list[str]:
         """The command line that starts it, or goes on."""
@@ -38,6 +39,7 @@ SCENARIOS = [
     ),
     Scenario(
         name="train text",
+        needs=("book.txt",),
         line=f"train text --data book.txt --out {OUT} {TINY_TEXT} --steps 8 {OFTEN}",
     ),
     Scenario(
@@ -46,8 +48,19 @@ SCENARIOS = [
     ),
     Scenario(
         name="stream",
+        needs=("book.txt", "book-run"),
         line=f"stream book-run book.txt --save {OUT}/saved --save_every 8 --quiet --device cpu",
         left=f"{OUT}/saved",
         resumed=lambda line: line.replace("--save ", "--resume "),
     ),
+    Scenario(
+        name="finetune",
+        needs=("documents.jsonl", "bert"),
+        line=f"finetune documents.jsonl {FINETUNE} --epochs 2 --evaluate_every 2 --out {OUT} --quiet",
+    ),
 ]
+
+
+def possible() -> list[Scenario]:
+    """The scenarios for which the workspace has all; without an extra, it lacks some."""
+    return [scenario for scenario in SCENARIOS if all(Path(name).exists() for name in scenario.needs)]

@@ -15,7 +15,7 @@ from tests.soak.attempts import Attempt
 from tests.soak.children import Child, Ending, run
 from tests.soak.kills import CASE, Reference, fresh_case, gone_on, reference
 from tests.soak.plugs import AtEvent, AtTime, Plug
-from tests.soak.scenarios import OUT, SCENARIOS
+from tests.soak.scenarios import OUT, possible
 
 NOBODY = 65534
 CLONE_NEWNS = 0x20000  # of unshare in Linux: mounts of this process alone
@@ -209,7 +209,7 @@ def system_attempts(count: int, seed: int) -> Iterator[Attempt]:
     """So many cases, all kinds in turn."""
     draw = random.Random(seed)
     for _, kind in zip(range(count), cycle(KINDS), strict=False):
-        expected = reference(draw.choice(SCENARIOS))
+        expected = reference(draw.choice(possible()))
         fresh_case(expected.scenario)
         for attempt in kind(expected, draw):
             yield attempt._replace(detail=f"{kind.__name__}: {attempt.detail}")

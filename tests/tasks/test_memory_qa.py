@@ -199,6 +199,13 @@ def test_a_file_that_is_no_story_is_named(data, tmp_path):
         task(other)
 
 
+def test_a_novel_of_one_word_cannot_be_divided_and_is_named(tmp_path):
+    other = write_data(tmp_path)
+    (other / "books" / "Whale_1.txt").write_text("Whale\n")
+    with pytest.raises(DataError, match=r"Whale_1.txt' has one word, .* to train and to validate with"):
+        task(other)
+
+
 def test_the_length_of_a_story_is_that_of_its_facts_and_question(data):
     story = task(data).library.stories["train"][0]
     assert needed(story) == 2 * 6 + 4

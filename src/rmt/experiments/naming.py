@@ -21,6 +21,7 @@ UNNAMED = {
     "seed",
     "device",
     "compile",
+    "deterministic",
     "threads",
     "strategy",
     "train.target",

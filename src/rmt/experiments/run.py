@@ -19,7 +19,8 @@ from rmt.tasks.task import Task
 from rmt.text.tokenizer import has_tokenizer, tokenizer_file, write_tokenizer
 from rmt.train.checkpoint import data_fingerprint
 from rmt.train.config import RunConfig
-from rmt.train.device import decided, precision_to_train
+from rmt.train.deterministic import deterministic
+from rmt.train.device import decided, device_of, precision_to_train
 from rmt.train.ensemble import Ensemble, require_stackable
 from rmt.train.folder import alone, load_result
 from rmt.train.log import Clock
@@ -39,6 +40,7 @@ def train(
     The folder is touched only when all settings have proved possible.
     """
     with ExitStack() as held, all_needed():
+        held.enter_context(deterministic(config.deterministic, device_of(config.device)))
         with writable(folder):
             config = settled(config, stored_precision(folder, restart))
             if result := finished(config, folder, restart):
@@ -62,6 +64,7 @@ def train_seeds(
     configs = [replace(config, seed=config.seed + number) for number in range(len(observers))]
     folders = [seed_folder(folder, seed_config.seed) for seed_config in configs]
     with ExitStack() as held:
+        held.enter_context(deterministic(config.deterministic, device_of(config.device)))
         with writable(folder):
             configs = settled_together(configs, folders, restart)
             results = [finished(*run, restart) for run in zip(configs, folders, strict=True)]

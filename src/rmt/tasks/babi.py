@@ -126,17 +126,23 @@ def open_library(data: str, qa: int, buckets: int, held_out: str) -> Library:
     A tenth of the training questions and of each training novel's end validates; the test questions and the
     novels whose name has `held_out` test.
     """
-    files = {split: babi_file(Path(data), qa, split) for split in ("train", "test")}
-    lines = {split: list(load_lines(file)) for split, file in files.items()}
+    questions = {split: babi_file(Path(data), qa, split) for split in ("train", "test")}
+    lines = {split: list(load_lines(file)) for split, file in questions.items()}
     texts = (f"{line.sentence} {line.answer}" for part in lines.values() for line in part)
     symbols = sorted({word for text in texts for word in words_of(text)})
     words = HashedWords(symbols, buckets)
     stories = {split: list(stories_of(part, words)) for split, part in lines.items()}
-    for split, file in files.items():
+    for split, file in questions.items():
         if not stories[split]:
             raise DataError(f"{str(file)!r} has no questions; get it again")
     border = len(stories["train"]) * 9 // 10
-    shelf = {split: [novel(file, words) for file in books] for split, books in shelves(Path(data), held_out)}
+    books = dict(shelves(Path(data), held_out))
+    shelf = {split: [novel(file, words) for file in files] for split, files in books.items()}
+    for file, ids in zip(books["train"], shelf["train"], strict=True):
+        if len(ids) == 1:
+            raise DataError(
+                f"{str(file)!r} has one word, nothing to train and to validate with; put a novel there"
+            )
     borders = [len(ids) * 9 // 10 for ids in shelf["train"]]
     return Library(
         words,

@@ -212,6 +212,9 @@ class RunConfig:
         "auto",
         "on a GPU: the engine's kernels and updates replayed as CUDA graphs, only the latter, or neither",
     )
+    deterministic: bool = option(
+        False, "on a GPU: the same bits in every run, without the engine; on a CPU they are so anyway"
+    )
     strategy: Literal["ddp", "fsdp"] = option(
         "ddp", "among processes of torchrun or srun: a model in each, or one model spread over them"
     )

@@ -17,6 +17,7 @@ from rmt.gpu.graphs import Recorder
 from rmt.precision import MIXED
 from rmt.tasks.segments import Segment
 from rmt.train.config import RunConfig
+from rmt.train.deterministic import REASON_NOT_SERVED
 from rmt.train.device import device_name, device_of
 from rmt.train.mixed import mixed
 from rmt.train.optim import Rate, build_optimizers
@@ -95,6 +96,8 @@ class SingleUpdater(Updater):
             return f"compile={self.config.compile}"
         if self.config.strategy == "fsdp":
             return "strategy=fsdp gathers and drops parameters"
+        if self.config.deterministic:
+            return REASON_NOT_SERVED
         return why_not_served(self.model, self.processes.precision)
 
     def why_not_recorded(self) -> str:
