@@ -66,7 +66,7 @@ def test_a_printed_configuration_is_the_same_configuration(capsys, tmp_path, opt
 def test_a_printed_configuration_is_the_one_that_is_trained(capsys, tmp_path):
     printed = rmt(capsys, f"{TRAIN} --out run --quiet --print_config").out
     rmt(capsys, f"{TRAIN} --out run --quiet")
-    options = "trust: false\nout: run\nrestart: false\nseeds: 1\nquiet: true\n"
+    options = "trust: false\nout: run\nrestart: false\nseeds: 1\nlog: null\nquiet: true\n"
     written = re.sub("sha256: [0-9a-f]{64}\n", "", (tmp_path / "run" / "config.yaml").read_text())
     assert printed.count("precision: auto\n") == 1
     decided = printed.replace("precision: auto\n", "precision: 32-true\n")
