@@ -10,8 +10,9 @@ from rmt.tasks.copy import Copy
 from rmt.tasks.recall import Recall
 from rmt.tasks.retrieval import Retrieval
 from rmt.train.diagnosis import Diagnosis, EvaluatedStep, marginal_entropy, remedy
+from rmt.train.loop import Loop
 from rmt.train.probe import MemoryProbe
-from tests.train.runs import metrics, run, tiny
+from tests.train.runs import Watcher, config_text, metrics, run, tiny
 
 ENTROPY = math.log(8)
 CONFIG = resolve({"device": "cpu", "rate": {"warmup": 100}})
@@ -117,6 +118,37 @@ def test_a_note_is_warned_of_and_logged_and_kept_over_a_stop(tmp_path, monkeypat
     assert note["note"] in watcher.messages
     assert note["note"] not in resumed.messages
     assert result["notes"] == json.loads((tmp_path / "result.json").read_text())["notes"] == [note["note"]]
+
+
+def test_what_a_log_says_is_what_was_known_when_it_was_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("rmt.train.diagnosis.ALIKE", 2.0)
+    monkeypatch.setattr("rmt.train.diagnosis.GUESSING", 0.0)
+    loop = Loop(tiny(curriculum={"over": "length", "promote_at": 0.05}), tmp_path, Watcher())
+    (tmp_path / "config.yaml").write_text(config_text(loop.config))
+    loop.run()
+    known = loop.checkup.diagnosis
+    recalled = Diagnosis(known.config, known.entropy)
+    recalled.recall(loop.log.records())
+    assert recalled == known
+    assert known.notes
+    assert [evaluation.step for evaluation in known.evaluations if evaluation.probe] == [4, 8, 12]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"split": "valid"},
+        {"split": "valid", "loss": "low"},
+        {"memory_gradient": [1.0]},
+        {"memory_gradient": [], "slots_apart": [], "inputs_apart": []},
+        {"memory_gradient": 1.0, "slots_apart": [None], "inputs_apart": ["1"]},
+    ],
+    ids=str,
+)
+def test_lines_that_are_not_whole_are_passed_over(record):
+    diagnosis = Diagnosis(CONFIG, ENTROPY)
+    diagnosis.recall([{"step": 4, **record}])
+    assert diagnosis == Diagnosis(CONFIG, ENTROPY)
 
 
 @pytest.mark.slow

@@ -59,13 +59,11 @@ class Checkup:
         return probe
 
     def evaluated(self, loss: float) -> None:
-        """Go on behind an evaluation; on easier examples than the whole task's, nothing is said yet."""
+        """Go on behind an evaluation."""
         if not is_first():
             return
-        probe = self.probe()
-        if not self.trainer.curriculum.finished:
-            return
-        record = self.diagnosis.evaluated(EvaluatedStep(self.trainer.step, loss, probe))
+        evaluation = EvaluatedStep(self.trainer.step, loss, self.probe())
+        record = self.diagnosis.evaluated(evaluation, self.trainer.curriculum.finished)
         if record is not None:
             self.log.write(record)
             self.listener.warning(record["note"])

@@ -15,6 +15,7 @@ import torch
 
 from rmt.tasks.task import Task
 from rmt.train.config import RunConfig
+from rmt.train.folder import is_number
 from rmt.train.probe import MemoryProbe
 from rmt.train.warmup import warmup_steps
 
@@ -59,24 +60,28 @@ class Diagnosis:
 
     def recall(self, records: Iterable[dict[str, Any]]) -> None:
         """Go on from the lines of a log."""
-        self.evaluations, self.largest_gradient, self.notes, probe = [], 0.0, {}, None
+        self.evaluations, self.largest_gradient, self.notes = [], 0.0, {}
         for record in records:
-            if "memory_gradient" in record:
-                probe = MemoryProbe.of_record(record)
+            if record.get("split") == "valid" and is_number(record.get("loss")):
+                self.evaluations.append(EvaluatedStep(record["step"], record["loss"], None))
+            elif (probe := MemoryProbe.of_record(record)) is not None:
                 self.probed(probe)
+                if self.evaluations and self.evaluations[-1].step == record["step"]:  # it stands behind it
+                    self.evaluations[-1] = self.evaluations[-1]._replace(probe=probe)
             elif "not_learning" in record:
-                self.notes[record["not_learning"]] = record["note"]
-            elif record.get("split") == "valid":
-                self.evaluations.append(EvaluatedStep(record["step"], record["loss"], probe))
+                self.notes[str(record["not_learning"])] = str(record.get("note", ""))
 
     def probed(self, probe: MemoryProbe) -> None:
         """Learn of a probe."""
         self.largest_gradient = max(self.largest_gradient, probe.memory_gradient[0])
 
-    def evaluated(self, evaluation: EvaluatedStep) -> dict[str, Any] | None:
-        """Learn of an evaluation; a record of what keeps the run from learning, if that is new."""
+    def evaluated(self, evaluation: EvaluatedStep, is_whole: bool = True) -> dict[str, Any] | None:
+        """Learn of an evaluation; a record of what keeps the run from learning, if that is new.
+
+        Nothing is said unless the run trains on the whole task, behind its curriculum.
+        """
         self.evaluations.append(evaluation)
-        obstacle = self.obstacle()
+        obstacle = self.obstacle() if is_whole else None
         if obstacle is None or obstacle.name in self.notes:
             return None
         record = obstacle.record(evaluation.step, remedy(self.config))

@@ -17,6 +17,7 @@ from rmt.core.state import State
 from rmt.core.tree import tree_items
 from rmt.tasks.segments import Segment, cut
 from rmt.tasks.task import Task
+from rmt.train.folder import is_number
 from rmt.train.objective import loss
 
 INPUTS = 16  # sequences of the validation set: a small part of what an evaluation costs
@@ -30,9 +31,11 @@ class MemoryProbe(NamedTuple):
     inputs_apart: list[float]  # the same over inputs
 
     @classmethod
-    def of_record(cls, record: dict[str, Any]) -> MemoryProbe:
-        """The probe that a line of metrics.jsonl has."""
-        return cls(*(record[name] for name in cls._fields))
+    def of_record(cls, record: dict[str, Any]) -> MemoryProbe | None:
+        """The probe that a line of metrics.jsonl has, if it has one whole."""
+        values: list[Any] = [record.get(name) for name in cls._fields]
+        is_whole = all(isinstance(value, list) and value and all(map(is_number, value)) for value in values)
+        return cls(*values) if is_whole else None
 
 
 def probed_segments(task: Task, length: int) -> list[Segment]:
