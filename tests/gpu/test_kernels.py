@@ -98,7 +98,9 @@ def test_the_engine_with_kernels_is_the_engine_in_plain_torch(kind, size, way, s
     assert_same_outcome(outcome, expected, TOLERANCE)
 
 
-@pytest.mark.parametrize("recompute", [False, True], ids=["kept", "recomputed"])
+@pytest.mark.parametrize(
+    "recompute", [pytest.param(False, marks=pytest.mark.slow), True], ids=["kept", "recomputed"]
+)
 def test_factors_of_a_fused_layer_wait_side_by_side_from_the_second_update_on(recompute, monkeypatch):
     Way(True, True).take(monkeypatch)
     model, segments = model_of("rmt", "odd", SINGLE), segments_of(2)[1:]
@@ -162,8 +164,8 @@ class Stacked:
 @pytest.mark.parametrize(
     ("kind", "batch", "settings"),
     [
-        pytest.param("rmt", 2, {"dropout": 0.3}, id="rmt"),
-        pytest.param("transformer_xl_rmt", 1, {}, id="cache-of-single-rows"),
+        pytest.param("rmt", 2, {"dropout": 0.3}, id="rmt", marks=pytest.mark.slow),
+        pytest.param("transformer_xl_rmt", 1, {"dropout": 0.3}, id="cache-of-single-rows"),
         pytest.param("rmt", 1, {"positions": "rotary"}, id="single-rows", marks=pytest.mark.slow),
         pytest.param("transformer_xl", 2, {"norm": "post"}, id="cache", marks=pytest.mark.slow),
     ],

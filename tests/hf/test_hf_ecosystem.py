@@ -89,24 +89,26 @@ def test_a_batch_of_a_trainer_is_its_rows_alone(tmp_path):
             torch.testing.assert_close(model(ids).logits[0], together[row], rtol=1e-4, atol=1e-5)
 
 
+class Kill(transformers.TrainerCallback):
+    """The end of a process at its fifth step."""
+
+    def on_step_end(self, args, state, control, **rest):
+        if state.global_step == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_a_trainer_goes_on_after_a_kill_as_if_nothing_had_happened(tmp_path):
     whole = classifier()
     trainer(whole, tmp_path / "whole").train()
-    script = (
-        "import torch; torch.set_default_dtype(torch.float64)\n"
-        "from tests.hf.test_hf_ecosystem import *\n"
-        "import os, signal\n"
-        "class Kill(transformers.TrainerCallback):\n"
-        "    def on_step_end(self, args, state, control, **rest):\n"
-        "        if state.global_step == 5: os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"run = trainer(classifier(), {str(tmp_path / 'killed')!r})\n"
-        "run.add_callback(Kill)\nrun.train()\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script], env=environment, capture_output=True, cwd=ROOT
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
+    pid = os.fork()
+    if not pid:
+        try:
+            killed = trainer(classifier(), tmp_path / "killed")
+            killed.add_callback(Kill)
+            killed.train()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     resumed = classifier()
     trainer(resumed, tmp_path / "killed").train(resume_from_checkpoint=True)
     for name, tensor in whole.state_dict().items():
@@ -245,6 +247,7 @@ def test_a_loaded_class_can_be_named_and_pickled():
         models.RMTNothing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_the_plain_class_does_not_load_a_model_with_memory_silently(tmp_path):
     remembering("bert", "ForSequenceClassification").save_pretrained(tmp_path)
     from rmt.hf import models

@@ -35,8 +35,8 @@ BASES_WITH_BACKBONE = {
     "predict": ["tuned documents.jsonl --device cpu"],
     "info": ["bert"],
 }
-# of these, what is valid can take for ever: a server, a budget of any length
-ENDLESS = {"serve", "train.steps", "steps", "epochs"}
+# of these, what is valid can take for ever: a server, a budget of any length, many runs
+ENDLESS = {"serve", "train.steps", "steps", "epochs", "seeds"}
 NUMBERS = (
     *(
         "0",
