@@ -1,5 +1,7 @@
 """The demo: a cache fails by arithmetic, the last line leads to a page, and the page is there."""
 
+from pathlib import Path
+
 import pytest
 
 from rmt.errors import RMTError
@@ -60,7 +62,8 @@ def test_a_run_that_ends_without_a_result_is_named_with_its_last_line(monkeypatc
 
 
 @pytest.mark.slow
-def test_three_processes_train_the_models_and_a_second_call_finds_them(capsys, tmp_path):
+def test_three_processes_train_the_models_and_a_second_call_finds_them(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(demo.__file__).parents[2]))
     code, out, _ = rmt(capsys, "demo --steps 2")
     assert code == 0
     assert all(f"{name:14}  step 2  loss" in out for name in demo.MODELS)

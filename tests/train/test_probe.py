@@ -65,6 +65,17 @@ def test_the_probe_equals_plain_autograd_border_by_border(config):
     assert min(probe.memory_gradient) > 0
 
 
+def test_beyond_the_depth_of_training_the_gradient_is_zero_and_within_it_the_same():
+    model, segments = build(configuration("rmt")).double(), segments_of(count=5)
+    whole_probe = probe_memory(model, segments)
+    for depth in range(4):
+        probe = probe_memory(model, segments, depth)
+        unreached = 3 - depth
+        assert probe.memory_gradient[:unreached] == [0.0] * unreached
+        assert probe.memory_gradient[unreached:] == pytest.approx(whole_probe.memory_gradient[unreached:])
+        assert probe.slots_apart == pytest.approx(whole_probe.slots_apart)
+
+
 def test_the_probe_leaves_gradients_and_mode_and_random_numbers_as_they_are():
     model = build(configuration("rmt", dropout=0.5)).train()
     before = torch.get_rng_state()

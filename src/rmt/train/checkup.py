@@ -27,7 +27,8 @@ class Checkup:
     def __init__(self, trainer: Trainer, log: MetricsLog, listener: Listener):
         self.trainer, self.log, self.listener = trainer, log, listener
         self.segments = self.segments_to_probe()
-        self.diagnosis = Diagnosis(trainer.config, marginal_entropy(trainer.task))
+        entropy = marginal_entropy(trainer.task, trainer.config.train.evaluate_samples)
+        self.diagnosis = Diagnosis(trainer.config, entropy)
 
     def segments_to_probe(self) -> list[Segment]:
         """Sequences with a border that memory is carried over; none where there is none, or none whole."""
@@ -53,7 +54,7 @@ class Checkup:
         """Measure and log what passes through memory, if there is one."""
         if not self.segments:
             return None
-        probe = probe_memory(self.trainer.model, self.segments)
+        probe = probe_memory(self.trainer.model, self.segments, self.trainer.config.bptt.depth)
         self.diagnosis.probed(probe)
         self.log.write({"step": self.trainer.step, **probe._asdict()})
         return probe

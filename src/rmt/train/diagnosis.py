@@ -26,7 +26,6 @@ PATIENT_EVALUATIONS = 2  # that have to agree: one may fall into a dip
 PATIENT_UPDATES = 600  # behind the warm-up; copy in 9 segments leaves chance within 400, where it does
 STALLED_SHARE = 0.5  # of the entropy: what is below has learned the better part
 STALLED_FALL = 0.99  # of the loss: what falls less in PATIENT_UPDATES has stopped falling
-MARGINAL_EXAMPLES = 1000  # of the validation set, as many as an evaluation has
 
 
 class EvaluatedStep(NamedTuple):
@@ -160,9 +159,9 @@ def warmup_of(config: RunConfig) -> int:
     return warmup_steps(config.rate.warmup, config.train.steps)
 
 
-def marginal_entropy(task: Task) -> float:
-    """The loss, in nats, of knowing no more than how often each target occurs."""
-    batch = task.beginning("valid", MARGINAL_EXAMPLES)
+def marginal_entropy(task: Task, examples: int) -> float:
+    """The loss, in nats, of knowing no more than how often each target occurs in so many examples."""
+    batch = task.beginning("valid", examples)
     counts = torch.bincount(batch.targets[batch.loss_mask]).double()
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * shares.log()).sum()) if len(shares) else inf

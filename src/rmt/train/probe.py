@@ -12,15 +12,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rmt.core.bptt import Depth
 from rmt.core.model import SegmentModel
 from rmt.core.state import State
-from rmt.core.tree import tree_items
+from rmt.core.tree import tree_items, tree_map
 from rmt.tasks.segments import Segment, cut
 from rmt.tasks.task import Task
 from rmt.train.folder import is_number
 from rmt.train.objective import loss
 
 INPUTS = 16  # sequences of the validation set: a small part of what an evaluation costs
+MOST_TOKENS = 2**18  # of all of them: as many as in updates of 16 sequences of 16,384 tokens
 
 
 class MemoryProbe(NamedTuple):
@@ -43,33 +45,46 @@ def probed_segments(task: Task, length: int) -> list[Segment]:
 
     Where an answer begins before the first border, up to the last segment.
     """
-    batch = task.beginning("valid", INPUTS)
+    batch = task.beginning("valid", max(1, min(INPUTS, MOST_TOKENS // task.total_length)))
     segments = cut(Segment(*batch[:3]), length)
     first = min(batch.answer.any(0).nonzero().flatten().tolist(), default=0) // length
     return segments[: first + 1] if first else segments
 
 
-def probe_memory(model: SegmentModel, segments: Sequence[Segment]) -> MemoryProbe:
+def probe_memory(model: SegmentModel, segments: Sequence[Segment], depth: Depth = "full") -> MemoryProbe:
     """Measure all borders of some sequences, by the loss of their last segment.
 
-    The model, the gradients of its parameters and the random numbers stay as they are.
+    Gradients reach as many segments before it as in training; further back they are 0. The model, the
+    gradients of its parameters and the random numbers stay as they are.
     """
     *before, last = segments
-    with torch.enable_grad(), evaluating(model):
-        state, states = model.initial_state(len(last.tokens)), list[State]()
-        for segment in before:
-            state = model(segment.tokens, state, predict=False).state
+    unreached = 0 if depth == "full" else max(0, len(before) - 1 - depth)  # borders
+    state, states = model.initial_state(len(last.tokens)), list[State]()
+    with evaluating(model), torch.enable_grad():
+        for number, segment in enumerate(before):
+            with torch.set_grad_enabled(number > unreached):
+                state = model(segment.tokens, state, predict=False).state
+            state = started_from(state) if number == unreached else state
             states.append(state)
         output = model(last.tokens, state, targets=last.targets)
         mean = loss(output, last) / last.loss_mask.sum()
         carried = [list(carried_tensors(border)) for border in states]
-        flat = [tensor for border in carried for tensor in border]
-        gradients = iter(torch.autograd.grad(mean, flat, allow_unused=True, materialize_grads=True))
+        reached = [tensor for border in carried[unreached:] for tensor in border]
+        gradients = iter(torch.autograd.grad(mean, reached, allow_unused=True, materialize_grads=True))
     return MemoryProbe(
-        [norm([next(gradients) for _ in border]) for border in carried],
+        [0.0] * unreached + [norm([next(gradients) for _ in border]) for border in carried[unreached:]],
         [apart([tensor for tensor in border if tensor.dim() > 2], -2) for border in carried],
         [apart(border, 0) for border in carried],
     )
+
+
+def started_from(state: State) -> State:
+    """The same state as a beginning that gradients are measured at."""
+
+    def leaf(tensor: Tensor) -> Tensor:
+        return tensor.detach().requires_grad_(tensor.is_floating_point())
+
+    return state._replace(carried=tree_map(leaf, state.carried))
 
 
 @contextmanager
