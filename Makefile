@@ -56,7 +56,7 @@ bench: $(INSTALLED) ## measure speed (rmt bench), then run every script of bench
 	@set -e; for script in $(BENCHMARKS); do echo "$$script"; $(BIN)/python "$$script"; done
 
 docs: $(DOCS_INSTALLED) ## build the documentation into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean: ## remove caches and build output; the virtual environment and runs/ stay
 	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

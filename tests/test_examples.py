@@ -8,9 +8,7 @@ import shlex
 import sys
 import types
 from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -18,55 +16,23 @@ from rmt.cli.main import main
 from rmt.config import to_dict
 from rmt.experiments.recipe import resolve
 from rmt.tasks.copy import Copy
+from tests.pages import DOCS, ROOT, ShellLine, fences, name_of, shell_lines
 
-ROOT = Path(__file__).parent.parent
-DOCS = ROOT / "docs"
-PAGES = [page for page in sorted(DOCS.glob("*.md")) if page.name != "huggingface.md"]  # tests/hf runs that
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page.name != "huggingface.md"]  # tests/hf runs that
 RUN = "runs/copy-8-3-rmt-modern-0"  # the run the pages talk about
-TINY = shlex.split(
-    "--model.layers 1 --model.width 8 --model.head_width 4 --steps 2 --batch 4 --device cpu --quiet"
-)
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-CHECKED = ("data", "--help")  # commands whose output, where a page shows it, must be right
+TINY = shlex.split("--model.layers 1 --model.head_width 4 --steps 2 --batch 4 --device cpu --quiet")
+TRIED = ("train", "finetune", "data", "evaluate", "attention", "generate", "runs", "report")
+CHECKED = ("data",)  # commands whose output, where a page shows it, must be right
 
 
-class Block(NamedTuple):
-    """A fenced block of a page."""
-
-    language: str
-    text: str
-    line: int
-    printed: str | None  # the block of language `text` right behind it
-
-
-class Command(NamedTuple):
-    """A line `$ rmt …` of a page and what the page says it prints."""
-
-    page: str
-    arguments: list[str]
-    output: str
-
-    def __str__(self) -> str:
-        return f"{self.page}: rmt {shlex.join(self.arguments)}"
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    text = page.read_text(encoding="utf-8")
-    found = list(FENCE.finditer(text))
-    for block, after in zip_longest(found, found[1:]):
-        touches = after is not None and not text[block.end() : after.start()].strip()
-        printed = after[2] if touches and after[1] == "text" else None
-        yield Block(block[1], block[2], text.count("\n", 0, block.start()) + 1, printed)
-
-
-def commands() -> Iterator[Command]:
+def commands() -> Iterator[ShellLine]:
+    """Commands that can be tried at once: tasks, settings, the run above; test_docs.py runs all of them."""
     for page in sorted(DOCS.glob("*.md")):
-        for block in blocks(page):
-            if block.language == "console":
-                for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
-                    line, _, output = part.partition("\n")
-                    if line.startswith("rmt "):
-                        yield Command(page.name, shlex.split(line, comments=True)[1:], output)
+        for line in shell_lines(page):
+            words = line.text.split()
+            elsewhere = any(word.startswith("runs/") and word != RUN for word in words)
+            if line.fence.language == "console" and words[0] == "rmt" and words[1] in TRIED and not elsewhere:
+                yield line
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +42,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Copy, "sizes", {"train": 1000, "valid": 20, "test": 20})
         assert main(["train", "copy", "--out", str(folder / RUN), *TINY]) == 0
+    (folder / "book.txt").write_text("It was the best of times. " * 400)
     return folder
 
 
@@ -106,11 +73,11 @@ def test_the_page_on_tasks_shows_the_example_as_it_is():
 
 
 @pytest.mark.usefixtures("at_work")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_python_blocks_of_a_page_run_and_print_what_it_says(page, monkeypatch):
     module = types.ModuleType(page.stem)  # as the blocks would be in a file of their own
     monkeypatch.setitem(sys.modules, page.stem, module)
-    for block in blocks(page):
+    for block in fences(page):
         if block.language == "python":
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
@@ -121,14 +88,12 @@ def test_the_python_blocks_of_a_page_run_and_print_what_it_says(page, monkeypatc
 @pytest.mark.usefixtures("at_work")
 @pytest.mark.parametrize("command", list(commands()), ids=str)
 def test_a_command_of_a_page_does_what_it_says(command, capsys):
-    arguments, output = command.arguments, command.output.strip()
+    arguments, output = shlex.split(command.text, comments=True)[1:], command.output
     if arguments[0] in ("train", "finetune"):
         arguments = [*arguments, "--print_config"]
     elif arguments[0] == "evaluate":
         arguments = [*arguments, "--samples", "5"]
-    elif arguments[0] in ("demo", "predict", "info"):
-        arguments = [arguments[0], "--help"]
-    if output.startswith("rmt: ") and "\n" not in output:
+    if command.fails:
         assert main(arguments) == 2
         assert capsys.readouterr().err.strip() == output
         return

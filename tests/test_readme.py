@@ -1,19 +1,19 @@
-"""The README keeps its promises: its code runs, its links exist, its numbers are those of the results."""
+"""The README keeps its promises: its code runs, its numbers are those of the results; links: test_docs.py."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import statistics
 from collections import defaultdict
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from rmt.cli.main import COMMANDS
 from rmt.config import from_dict
 from rmt.documents.config import FinetuneConfig
-from rmt.experiments.paper import PUBLISHED, PublishedCell
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -29,28 +29,26 @@ TABLES = (  # files in results whose table is on a page there
 )
 
 PAGES = ("algorithmic", "language-modelling", "hyperpartisan")
+LANGUAGE_MODELS = ("text-wikitext-2", "text-enwik8-prefix")
 
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def results() -> list[dict]:
-    return [json.loads(line) for line in (ROOT / "results/algorithmic.jsonl").read_text().splitlines()]
+def results(name: str) -> list[dict]:
+    return [json.loads(line) for line in (ROOT / f"results/{name}.jsonl").read_text().splitlines()]
 
 
-def values(task: str, segments: int, model: str, field: str) -> list[float]:
-    """A field of the full-depth runs of one cell."""
-    return [
-        result[field]
-        for result in results()
-        if result["task"] == task and result["model"] == model and result["config"]["bptt"]["depth"] == "full"
-        if result["config"]["task"]["segments"] == segments
-    ]
+@pytest.fixture
+def summary(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script that makes the table and the figure."""
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    return importlib.import_module("summary")
 
 
 def test_the_eight_lines_are_eight_and_print_what_they_say(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _ = blocks("python")
+    code, *_ = blocks("python")
     assert len([line for line in code.splitlines() if line.strip()]) == 8
     exec(code, {})
     assert capsys.readouterr().out.strip() == re.search(r"print\(.*# (\d+):", code)[1]
@@ -61,100 +59,65 @@ def test_the_other_eight_lines_are_those_of_the_page_on_pretrained_models() -> N
     assert blocks("python")[1] in page  # which tests/hf runs, with small weights and with real ones
 
 
-def test_every_link_leads_somewhere() -> None:
-    targets = re.findall(r"\]\(([^)#]+)\)", README)
-    missing = [target for target in targets if "://" not in target and not (ROOT / target).exists()]
-    assert targets
-    assert not missing
+def test_the_session_prints_what_is_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(blocks("python")[2], {})
+    assert capsys.readouterr().out == blocks("text")[0]
 
 
-def test_every_command_exists() -> None:
-    lines = [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines() if line]
+def test_every_make_target_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    assert lines
-    for program, word in (line.split()[:2] for line in lines):
-        assert word in COMMANDS if program == "rmt" else f"\n{word}:" in makefile, f"{program} {word}"
+    targets = re.findall(r"^\$ make (\S+)", README, re.MULTILINE)
+    assert targets
+    assert all(f"\n{target}:" in makefile for target in targets)
 
 
-def rows() -> list[list[str]]:
-    table = [line for line in README.splitlines() if re.match(r"\| (copy|reverse)-24 ", line)]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+def test_the_table_is_what_was_measured(summary: ModuleType) -> None:
+    assert summary.table(summary.rows()) in README
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row[0]} in {row[1]}")
-def test_a_row_of_the_table_is_what_was_measured(row: list[str]) -> None:
-    task, segments = row[0].removesuffix("-24"), int(row[1])
-    ours = values(task, segments, "rmt", "value")
-    assert len(ours) == 5
-    assert row[2] == f"{statistics.mean(ours):.3f} ± {statistics.stdev(ours):.3f}"
-    assert row[3] == f"{statistics.median(values(task, segments, 'rmt', 'steps')):,.0f}"
-    memory = {"copy": 72, "reverse": 48}[task] // segments
-    paper = PUBLISHED[PublishedCell(row[0], segments, "rmt", memory)]
-    (steps,) = paper.budgets
-    assert row[4:6] == [f"{paper.mean:.3f} ± {paper.deviation:.3f}", f"{steps:,}"]
-    (theirs,) = values(task, segments, "transformer_xl", "value")
-    published = PUBLISHED[PublishedCell(row[0], segments, "transformer_xl", memory)]
-    assert row[6:] == [f"{theirs:.3f}", f"{published.mean:.3f} ± {published.deviation:.3f}"]
+def test_the_figure_is_drawn(summary: ModuleType, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    summary.draw(tmp_path / "results.png")
+    assert (tmp_path / "results.png").stat().st_size > 10_000
+    assert (ROOT / "docs/results.png").stat().st_size < 150_000
 
 
-def test_all_six_cells_are_in_the_table() -> None:
-    assert [(row[0], row[1]) for row in rows()] == [
-        *(("copy-24", str(segments)) for segments in (3, 6, 9)),
-        *(("reverse-24", str(segments)) for segments in (2, 4, 6)),
-    ]
+def test_the_words_below_the_table_are_what_was_measured() -> None:
+    copies = [run for run in results("algorithmic") if run["config"]["bptt"]["depth"] == "full"]
+    assert max(run["steps"] for run in copies if run["model"] == "rmt") == 900
+    assert max(run["steps"] for run in copies if run["model"] == "transformer_xl") == 1500
+    retrieval = [run["value"] for run in results("retrieval-quadratic") if run["model"] == "rmt"]
+    assert f"one seed of RMT stays at {min(retrieval):.3f}" in README
+    times = [carried(name, "transformer_xl") / carried(name, "rmt") for name in LANGUAGE_MODELS]
+    assert "with {:.0f} and {:.0f} times the state".format(*times) in README
+    assert carried("retrieval-quadratic", "transformer_xl") == 6 * carried("retrieval-quadratic", "rmt")
 
 
-def test_the_sentence_on_the_other_tasks_is_what_was_measured() -> None:
-    lines = (ROOT / "results/retrieval-quadratic.jsonl").read_text().splitlines()
-    ours = [result for result in map(json.loads, lines) if result["model"] == "rmt"]
-    means = []
-    for task, segments in (("retrieval", 2), ("retrieval", 3), ("retrieval", 5), ("quadratic", 6)):
-        cell = [
-            result["value"]
-            for result in ours
-            if (result["task"], result["config"]["task"]["segments"]) == (task, segments)
-        ]
-        assert len(cell) == 3
-        means.append(f"{statistics.mean(cell):.3f}")
-    assert f"in 2, 3, 5 segments {', '.join(means[:3])} (paper" in README
-    assert f"in 6 segments {means[3]} of whole answers" in README
-    assert max(result["steps"] for result in ours) == 8000
-    lowest = min(result["value"] for result in ours)
-    assert f"one seed in 3 segments stays at {lowest:.3f}" in README
+def carried(name: str, model: str) -> int:
+    """The bytes of state of the largest run of a model."""
+    return max(run["state_bytes"] for run in results(name) if run["model"] == model)
 
 
-def test_the_sentence_on_language_models_is_what_was_measured() -> None:
-    lines = (ROOT / "results/text-wikitext-2.jsonl").read_text().splitlines()
-    runs = {
-        (result["model"], result["config"]["bptt"]["depth"]): result
-        for result in map(json.loads, lines)
-        if result["recipe"] == "modern"
-    }
-    plain, cached = runs["baseline", 0], runs["transformer_xl", 0]
-    inside, across = runs["rmt", 0], runs["rmt", 2]
-    times = cached["state_bytes"] / across["state_bytes"]
-    sentence = (
-        f"{plain['value']:.1f} for the plain Transformer, {inside['value']:.1f} for RMT that learns inside "
-        f"its segments only, {across['value']:.1f} for RMT that learns across two borders, and "
-        f"{cached['value']:.1f} for Transformer-XL, whose cache is {times:.0f} times as large as RMT's state"
-    )
-    assert sentence in README
-
-
-def test_the_sentence_on_documents_is_what_was_measured() -> None:
-    lines = (ROOT / "results/hyperpartisan.jsonl").read_text().splitlines()
+def test_the_words_on_documents_are_what_was_measured() -> None:
     cells: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for result in map(json.loads, lines):
+    for result in results("hyperpartisan"):
         cells[result["config"]["segments"], result["config"]["memory"]].append(result["value"])
-    found = {
-        cell: f"{statistics.mean(some):.3f} ± {statistics.stdev(some):.3f}" for cell, some in cells.items()
-    }
-    assert {len(some) for some in cells.values()} == {5}
-    assert f"{found[1, 0]} for the plain model" in README
-    assert ", ".join(found[segments, 10] for segments in (1, 2, 3, 4)) + " with ten memory tokens" in README
-    again = json.loads((ROOT / "results/hyperpartisan-repeat.jsonl").read_text().splitlines()[0])
+    means = [f"{statistics.mean(cells[segments, 10]):.3f}" for segments in (1, 2, 3)]
+    assert f"it is {means[0]}, {means[1]} and {means[2]}" in README
+    again = results("hyperpartisan-repeat")[0]
     assert again["seed"] == 0
     assert f"run twice, had {cells[4, 10][0]:.3f} and {again['value']:.3f}" in README
+
+
+def test_the_words_on_depth_are_what_was_measured() -> None:
+    cut = {
+        run["config"]["task"]["segments"]: run
+        for run in results("algorithmic")
+        if run["config"]["bptt"]["depth"] == 0
+    }
+    assert {run["steps"] for run in cut.values()} == {1000}
+    assert f"copy-24 reached {cut[3]['value']:.3f} in 3 segments" in README
+    assert max(cut[6]["value"], cut[9]["value"]) < 0.14
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/huggingface.md"])
