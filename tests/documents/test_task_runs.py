@@ -86,6 +86,8 @@ def test_a_task_is_learned_measured_beside_a_constant_answer_and_predicted(folde
         assert all(isinstance(label, float) for label in labels)
     else:
         assert all(set(names) <= {"good", "bad", "film"} for names in labels)
+        lines = rmt(capsys, "predict run data.jsonl --device cpu --segments").out.splitlines()
+        assert len([line for line in lines if line.startswith("  segment ")]) > len(TEXTS)
 
 
 def test_the_score_that_decides_can_be_chosen(folder, tmp_path):

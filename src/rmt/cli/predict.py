@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from rmt.cli.front import Command, TrustOptions
 from rmt.cli.pretrained import quiet_transformers
 from rmt.config import at_least, option, required
-from rmt.errors import DataError
+from rmt.errors import DataError, shortened
 from rmt.location import trusting
 from rmt.precision import TO_USE, AskedPrecision
 
 if TYPE_CHECKING:
+    from rmt.documents.deciding import SegmentWeight
     from rmt.documents.task import Prediction
     from rmt.documents.tuned import TunedModel
 
 EXAMPLES = """examples:
   rmt predict runs/reviews-roberta-base-4-10-0 letter.txt speech.txt
-  rmt predict RUN new.jsonl --text body --json      a line per row"""
+  rmt predict RUN new.jsonl --text body --json      a line per row
+  rmt predict RUN letter.txt --segments             which segments decided"""
 TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
@@ -37,6 +39,7 @@ class PredictOptions(TrustOptions):
     batch: int = option(8, "documents at a time", at_least(1))
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
     precision: AskedPrecision = option("auto", TO_USE)
+    segments: bool = option(False, "also print by how much each segment made the answer more probable")
     json: bool = option(False, "print JSON, a line per document")
 
 
@@ -52,8 +55,8 @@ def main(argv: Sequence[str]) -> int:
     documents = list(texts(options.files, options))
     if not documents:
         raise DataError(f"{', '.join(options.files)} has no rows: there is nothing to label")
-    for named, prediction in zip(documents, predicted(options, documents), strict=True):
-        print(as_json(named, prediction) if options.json else as_text(named, prediction), flush=True)
+    for named, answer in zip(documents, predicted(options, documents), strict=True):
+        print(as_json(named, answer) if options.json else as_text(named, answer), flush=True)
     return 0
 
 
@@ -65,20 +68,35 @@ class NamedDocument(NamedTuple):
     question: str = ""
 
 
-def as_json(named: NamedDocument, prediction: Prediction) -> str:
-    score = None if prediction.score is None else round(prediction.score, 6)
-    record = {"file": named.name, "label": prediction.label, "score": score}
+class Answer(NamedTuple):
+    """What is printed of a document: the prediction, and maybe what each segment did for it."""
+
+    prediction: Prediction
+    weights: list[SegmentWeight]
+
+
+def as_json(named: NamedDocument, answer: Answer) -> str:
+    label, score = answer.prediction
+    record = {"file": named.name, "label": label, "score": None if score is None else round(score, 6)}
+    if answer.weights:
+        record["segments"] = [
+            {"text": segment.text, "weight": round(segment.weight, 6)} for segment in answer.weights
+        ]
     return json.dumps(record)
 
 
-def as_text(named: NamedDocument, prediction: Prediction) -> str:
-    """Name, label and probability, with tabs between them."""
-    label = prediction.label
+def as_text(named: NamedDocument, answer: Answer) -> str:
+    """Name, label and probability, with tabs between them; segments below, a line each."""
+    label, probability = answer.prediction
     shown = (
         f"{label:.4f}" if isinstance(label, float) else label if isinstance(label, str) else " ".join(label)
     )
-    score = [] if prediction.score is None else [f"{prediction.score:.4f}"]
-    return "\t".join([named.name, shown, *score])
+    score = [] if probability is None else [f"{probability:.4f}"]
+    lines = [
+        f"  segment {number}\t{segment.weight:+.4f}\t{shortened(segment.text)}"
+        for number, segment in enumerate(answer.weights, 1)
+    ]
+    return "\n".join(["\t".join([named.name, shown, *score]), *lines])
 
 
 def texts(files: Sequence[str], options: PredictOptions) -> Iterator[NamedDocument]:
@@ -113,9 +131,10 @@ def whole(named: NamedDocument) -> NamedDocument:
     return named
 
 
-def predicted(options: PredictOptions, named: Sequence[NamedDocument]) -> Iterator[Prediction]:
+def predicted(options: PredictOptions, named: Sequence[NamedDocument]) -> Iterator[Answer]:
     """The answer to each document."""
     quiet_transformers()
+    from rmt.documents.deciding import segment_weights
     from rmt.documents.stored import run_task, stored_precision
     from rmt.documents.task import Document
     from rmt.documents.tuned import load_tuned
@@ -138,8 +157,9 @@ def predicted(options: PredictOptions, named: Sequence[NamedDocument]) -> Iterat
         rows = [tuned.task.tokens(document) for document in batch]
         warn_of_dropped(tuned, rows)
         with inference(tuned.model, precision):
-            answers = tuned.predict(batch, rows)
-        yield from answers
+            predictions = tuned.predict(batch, rows)
+            weights = [segment_weights(tuned, row, options.batch) if options.segments else [] for row in rows]
+        yield from map(Answer, predictions, weights)
 
 
 def warn_of_dropped(tuned: TunedModel, rows: Sequence[dict[str, Any]]) -> None:

@@ -18,6 +18,7 @@ class Classification(DocumentTask):
     name: ClassVar[str] = "classification"
     metrics: ClassVar[tuple[str, ...]] = ("f1", "accuracy")
     fewest_classes: ClassVar[int] = 2
+    is_certain: ClassVar[bool] = True
 
     @classmethod
     def label_of(cls, value: Any, where: str) -> str:
@@ -59,6 +60,10 @@ class Classification(DocumentTask):
             for index, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
+    def certainty(self, logits: Any) -> Any:
+        probabilities = logits.softmax(-1)
+        return probabilities[:, probabilities[0].argmax()]
+
     def balance(self, rows: Sequence[Row]) -> str:
         return uneven(self.labels, Counter(self.truth(row) for row in rows), len(rows))
 
@@ -67,6 +72,7 @@ class WrittenClassification(Classification):
     """The same, where the model writes the name of the class; any other text is a wrong answer."""
 
     head: ClassVar[str] = "AutoModelForSeq2SeqLM"
+    is_certain: ClassVar[bool] = False
 
     def options(self) -> dict[str, Any]:
         return DocumentTask.options(self)

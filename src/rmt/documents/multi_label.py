@@ -19,6 +19,7 @@ class MultiLabel(DocumentTask):
     name: ClassVar[str] = "multi-label"
     metrics: ClassVar[tuple[str, ...]] = ("f1", "accuracy")
     fewest_classes: ClassVar[int] = 1
+    is_certain: ClassVar[bool] = True
 
     @classmethod
     def label_of(cls, value: Any, where: str) -> tuple[str, ...]:
@@ -64,6 +65,11 @@ class MultiLabel(DocumentTask):
             )
             for values in output.logits.float().sigmoid().tolist()
         ]
+
+    def certainty(self, logits: Any) -> Any:
+        """All classes are decided alike."""
+        sides = (logits[0] > 0).float() * 2 - 1
+        return (logits * sides).sigmoid().prod(-1)
 
     def balance(self, rows: Sequence[Row]) -> str:
         counts = Counter(label for row in rows for label in self.truth(row))

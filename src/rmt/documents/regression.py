@@ -17,6 +17,7 @@ class Regression(DocumentTask):
 
     name: ClassVar[str] = "regression"
     metrics: ClassVar[tuple[str, ...]] = ("mse", "mae", "pearson")
+    is_certain: ClassVar[bool] = True
     lower_is_better: ClassVar[frozenset[str]] = frozenset({"mse", "mae"})
 
     @classmethod
@@ -53,3 +54,7 @@ class Regression(DocumentTask):
 
     def predictions(self, output: Any, inputs: Row, documents: Sequence[Document]) -> list[Prediction]:
         return [Prediction(value, None) for value in output.logits.float().reshape(-1).tolist()]
+
+    def certainty(self, logits: Any) -> Any:
+        """The number itself."""
+        return logits.reshape(-1)

@@ -45,6 +45,7 @@ class DocumentTask(ABC):
     fewest_classes: ClassVar[int] = 0  # that there is something to learn from; 0: there are no classes
     answers_once: ClassVar[bool] = True  # per document, by its last segment; else per token
     asks: ClassVar[bool] = False  # documents have a question
+    is_certain: ClassVar[bool] = False  # an answer's probability can be compared between texts
     head: ClassVar[str] = "AutoModelForSequenceClassification"
 
     @classmethod
@@ -125,6 +126,10 @@ class DocumentTask(ABC):
             metric: (min if metric in self.lower_is_better else max)(score[metric] for score in scores)
             for metric in scores[0]
         }
+
+    def certainty(self, logits: Any) -> Any:
+        """How probable the answer of the first row of logits is in each row, where that has a meaning."""
+        raise NotImplementedError
 
     def balance(self, rows: Sequence[Row]) -> str:
         """A line about classes of which there are many more documents than of others; nothing if even."""
