@@ -44,9 +44,9 @@ def told(history, losses=None) -> list[tuple[int, str]]:
     return said
 
 
-def evaluated(losses: dict[int, float]) -> list[tuple[int, str]]:
+def evaluated(losses: dict[int, float], has_answers: bool = True) -> list[tuple[int, str]]:
     """What is said of the losses of a model without memory."""
-    diagnosis = Diagnosis(CONFIG, ENTROPY)
+    diagnosis = Diagnosis(CONFIG, ENTROPY, has_answers)
     records = (diagnosis.evaluated(EvaluatedStep(step, loss, None)) for step, loss in losses.items())
     return [(record["step"], record["not_learning"]) for record in records if record]
 
@@ -79,6 +79,7 @@ def test_a_loss_that_stays_above_half_the_entropy_is_named_too():
     """Retrieval settles on one of the values that were shown: ln 4 of ln 10."""
     losses = {100: ENTROPY, **dict.fromkeys(range(200, 1200, 100), 0.6 * ENTROPY)}
     assert evaluated(losses) == [(800, "stalled")]
+    assert evaluated(losses, has_answers=False) == []  # the loss of a text ends somewhere
 
 
 def test_a_slow_fall_and_a_solved_task_are_no_plateaus():
@@ -127,7 +128,7 @@ def test_what_a_log_says_is_what_was_known_when_it_was_written(tmp_path, monkeyp
     (tmp_path / "config.yaml").write_text(config_text(loop.config))
     loop.run()
     known = loop.checkup.diagnosis
-    recalled = Diagnosis(known.config, known.entropy)
+    recalled = Diagnosis(known.config, known.entropy, known.has_answers)
     recalled.recall(loop.log.records())
     assert recalled == known
     assert known.notes

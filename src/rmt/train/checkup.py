@@ -28,7 +28,7 @@ class Checkup:
         self.trainer, self.log, self.listener = trainer, log, listener
         self.segments = self.segments_to_probe()
         entropy = marginal_entropy(trainer.task, trainer.config.train.evaluate_samples)
-        self.diagnosis = Diagnosis(trainer.config, entropy)
+        self.diagnosis = Diagnosis(trainer.config, entropy, trainer.task.generates)
 
     def segments_to_probe(self) -> list[Segment]:
         """Sequences with a border that memory is carried over; none where there is none, or none whole."""

@@ -53,6 +53,7 @@ class Diagnosis:
 
     config: RunConfig
     entropy: float  # of the targets under the loss: the least loss of a guess
+    has_answers: bool = True  # that follow from the input; a text is never known whole
     evaluations: list[EvaluatedStep] = field(default_factory=list)
     largest_gradient: float = 0.0  # at the first border, of all probes
     notes: dict[str, str] = field(default_factory=dict)  # by the name of the obstacle
@@ -93,7 +94,9 @@ class Diagnosis:
         if len(recent) < PATIENT_EVALUATIONS:
             return None
         now, guesses = recent[-1], all(past.loss >= GUESSING * self.entropy for past in recent)
-        is_stalled = stalled(self.evaluations, self.entropy, warmup_of(self.config))
+        is_stalled = (guesses or self.has_answers) and stalled(
+            self.evaluations, self.entropy, warmup_of(self.config)
+        )
         loss = f"at step {now.step} the loss is {now.loss:.3f}, where guessing has {self.entropy:.3f}"
         if (guesses or is_stalled) and now.probe is not None:
             if is_collapsed(recent):
