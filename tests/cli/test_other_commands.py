@@ -60,9 +60,8 @@ def test_runs_are_listed_with_their_results(capsys, trained):
 
 def test_runs_are_a_table_with_a_line_per_run(capsys, trained):
     shared, heading, *rows = rmt(capsys, f"runs {trained}").out.splitlines()
-    assert (
-        shared
-        == "all: task tests.train.runs:Echo, length 3, segments 3, cache 0, depth full, recipe modern, seed 0"
+    assert shared == (
+        "all: task tests.train.runs:Echo, length 3, segments 3, cache 0, depth full, recipe modern-2, seed 0"
     )
     assert heading.split()[:3] == ["run", "model", "memory"]
     rows = [row for row in rows if row.startswith(str(trained))]
