@@ -11,7 +11,7 @@ from rmt.hf import AttentionView
 from rmt.hf.families import FAMILIES
 from tests.hf.test_hf_threads import assert_same_in_threads
 from tests.hf.tokens import WORDS, tokenizer
-from tests.hf.zoo import CLS, EAGER_ONLY, SEP, of_kind, plain, remembering, texts
+from tests.hf.zoo import CLS, EAGER_ONLY, MAIN, SEP, of_kind, plain, remembering, texts
 
 MEMORY, TEXT = 2, 13  # segments of 5, 5 and 3 tokens of text
 HEADS = [
@@ -23,7 +23,7 @@ HEADS = [
     ("t5", "ForConditionalGeneration"),
 ]
 MODELS = pytest.mark.parametrize(("name", "head"), HEADS, ids=["-".join(pair) for pair in HEADS])
-FAMILY = pytest.mark.parametrize("name", FAMILIES)
+FAMILY = pytest.mark.parametrize("name", MAIN)
 
 
 def text(name: str, rows: int = 1) -> Tensor:
@@ -164,7 +164,7 @@ def test_nothing_is_kept_when_not_asked(name):
     assert all(not segment.weights.requires_grad for segment in capture(view, text(name)[0]))
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in EAGER_ONLY])
+@pytest.mark.parametrize("name", [name for name in MAIN if name not in EAGER_ONLY])
 def test_the_model_that_is_looked_into_never_attends_otherwise(name):
     model, during = remembering(name, attention="sdpa"), []
 

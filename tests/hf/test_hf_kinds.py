@@ -15,7 +15,7 @@ from rmt.errors import ConfigError
 from rmt.hf import AttentionView
 from rmt.hf.families import FAMILIES
 from tests.hf.test_hf_threads import assert_same_in_threads, gradients, logits, written
-from tests.hf.zoo import WIDTH, answer, main_output, of_kind, plain, texts
+from tests.hf.zoo import MAIN, WIDTH, answer, main_output, of_kind, plain, texts
 from tests.laws import layer_memory  # noqa: F401  # the toy kind
 
 GATES = {"layer_average": "gate", "associative": "output"}  # the parameter that opens a kind
@@ -23,7 +23,7 @@ MEMORY, LENGTH = 2, 5
 TOKENWISE = [("bert", "ForTokenClassification"), ("gpt2", "ForCausalLM")]
 PER_TOKEN = pytest.mark.parametrize(("name", "head"), TOKENWISE, ids=["bert", "gpt2"])
 DEPTHS = pytest.mark.parametrize("depth", [0, 1, "full"])
-FAMILY = pytest.mark.parametrize("name", FAMILIES)
+FAMILY = pytest.mark.parametrize("name", MAIN)
 DECODERS = pytest.mark.parametrize("name", of_kind("decoder"))
 
 

@@ -5,13 +5,14 @@ from rmt.hf.extra import require_transformers
 require_transformers()
 
 from rmt.hf.attention import AttentionView  # noqa: E402
+from rmt.hf.families import decoder, encoder, seq2seq  # noqa: E402
 from rmt.hf.limit import unlimited  # noqa: E402
 from rmt.hf.stepping import SegmentCache  # noqa: E402
 from rmt.hf.view import SegmentView  # noqa: E402
-from rmt.hf.wrap import add_memory, register  # noqa: E402
+from rmt.hf.wrap import add_memory, register, register_families  # noqa: E402
 from rmt.hf.wrapped_segment import WrappedSegment  # noqa: E402
 
-register()
+register_families()
 
 __all__ = [
     "AttentionView",
@@ -19,6 +20,9 @@ __all__ = [
     "SegmentView",
     "WrappedSegment",
     "add_memory",
+    "decoder",
+    "encoder",
     "register",
+    "seq2seq",
     "unlimited",
 ]

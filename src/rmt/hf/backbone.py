@@ -7,11 +7,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from transformers.utils.output_capturing import maybe_install_capturing_hooks
 
 from rmt.core.memory import LayerMemory
 from rmt.hf.copies import with_part
+from rmt.hf.families import Family, layers_path
 
 RECORDED = ("output_attentions", "output_hidden_states")
 
@@ -21,7 +22,7 @@ class SegmentBackbone:
 
     def __init__(self, model: Any):
         self.module: Any = model.segment_backbone()
-        self.layers: str = model.family.layers
+        self.family: Family = model.family
         if self.module is model:  # a bare model is its own backbone
             self.plain_forward = type(model).plain.forward
             self.forward = partial(self.plain_forward, model)
@@ -35,11 +36,12 @@ class SegmentBackbone:
             return self.forward(**inputs)
         if any(inputs.get(name) or getattr(self.module.config, name, False) for name in RECORDED):
             maybe_install_capturing_hooks(self.module)  # once for the model, or each copy would add its own
+        path = layers_path(self.module, self.family)
         stack = nn.ModuleList(
             LayerWithMemory(layer, index, layers)
-            for index, layer in enumerate(self.module.get_submodule(self.layers))
+            for index, layer in enumerate(self.module.get_submodule(path))
         )
-        return self.plain_forward(with_part(self.module, self.layers, stack), **inputs)
+        return self.plain_forward(with_part(self.module, path, stack), **inputs)
 
 
 class LayerWithMemory(nn.Module):
@@ -49,9 +51,13 @@ class LayerWithMemory(nn.Module):
         super().__init__()
         self.layer, self.index, self.memory = layer, index, memory
 
-    def forward(self, hidden: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The layer's own output for its input (B, n, D), which it may give beside other things."""
-        output = self.layer(self.memory.before(self.index, hidden), *args, **kwargs)
+        if args:
+            args = (self.memory.before(self.index, args[0]), *args[1:])
+        else:
+            kwargs["hidden_states"] = self.memory.before(self.index, kwargs["hidden_states"])
+        output = self.layer(*args, **kwargs)
         self.memory.after(self.index, output[0] if isinstance(output, tuple) else output)
         return output
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from torch import nn
+
 from rmt.errors import ConfigError
 
 
@@ -22,13 +24,13 @@ class Layout(NamedTuple):
 
 
 class Family(NamedTuple):
-    """A model type of transformers."""
+    """How models of one type are built, as far as memory has to know; see `encoder`, `decoder`, `seq2seq`."""
 
     kind: str  # encoder, decoder, seq2seq
     prefix: int  # special tokens that the tokenizer puts before a text
     suffix: int  # and behind it
     layouts: dict[str, Layout]  # the first is the default
-    layers: str  # where the part that encodes segments has its layers
+    layers: str = ""  # where the part that encodes segments has its layers; empty: where there are as many
     reserved: int = 0  # rows of the position table that no token uses
     limited: bool = True  # there is no position beyond max_position_embeddings
     heads: tuple[str, ...] = ()
@@ -40,42 +42,67 @@ POOLED = ("ForSequenceClassification", "ForMultipleChoice")  # heads that look a
 CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
 ENCODER_HEADS = ("Model", "ForMaskedLM", "ForMultipleChoice", *CLASSIFIERS)
 DECODER_HEADS = ("Model", "LMHeadModel", "ForCausalLM", *CLASSIFIERS)
-SEQ2SEQ_HEADS = ("Model", "ForConditionalGeneration", "ForSequenceClassification")
+SEQ2SEQ_HEADS = ("Model", "MTModel", "ForConditionalGeneration", "ForSequenceClassification")
 
 AFTER_CLS = {"paper": Layout(after=1, separator=1), "prefix": Layout(after=0)}
 AROUND = {"paper": Layout(after=0, write=True, blocks=True), "causal": Layout(after=0, write=True)}
 
 
-def encoder(layers: str = "encoder.layer", reserved: int = 0) -> Family:
+def encoder(*, reserved: int = 0, layers: str = "", prefix: int = 1, suffix: int = 1) -> Family:
     """[CLS] text [SEP], everything sees everything."""
-    return Family("encoder", 1, 1, AFTER_CLS, layers, reserved, heads=ENCODER_HEADS)
+    layouts = AFTER_CLS if prefix else {"prefix": AFTER_CLS["prefix"]}
+    return Family("encoder", prefix, suffix, layouts, layers, reserved, heads=ENCODER_HEADS)
 
 
-def decoder(layers: str = "layers", inside: str = "") -> Family:
-    """Text alone, tokens see what is before them."""
-    return Family("decoder", 0, 0, AROUND, layers, heads=DECODER_HEADS, inside=inside)
+def decoder(*, blocks: bool = True, layers: str = "", inside: str = "") -> Family:
+    """Text alone, tokens see what is before them; without `blocks`, so does a block of memory."""
+    layouts = AROUND if blocks else {"causal": AROUND["causal"]}
+    return Family("decoder", 0, 0, layouts, layers, heads=DECODER_HEADS, inside=inside)
 
 
-def seq2seq(layers: str, prefix: int, limited: bool) -> Family:
+def seq2seq(*, prefix: int = 0, suffix: int = 1, limited: bool = True, layers: str = "") -> Family:
     """The encoder takes the text segment by segment; the decoder sees the last one, and its memory."""
     layouts = {"paper": Layout(after=prefix), "prefix": Layout(after=0)}
-    return Family("seq2seq", prefix, 1, layouts, layers, limited=limited, heads=SEQ2SEQ_HEADS)
+    return Family("seq2seq", prefix, suffix, layouts, layers, limited=limited, heads=SEQ2SEQ_HEADS)
 
 
-FAMILIES = {
-    "bert": encoder(),
-    "roberta": encoder(reserved=2),
-    "deberta-v2": encoder()._replace(limited=False, wide_mask=False),
-    "modernbert": encoder("layers"),
-    "mpnet": encoder(reserved=2),
-    "gpt2": decoder("h"),
-    "llama": decoder(),
-    "qwen3": decoder(),
-    "gpt_neox": decoder(),
-    "opt": decoder(inside="decoder"),
-    "t5": seq2seq("block", prefix=0, limited=False),
-    "bart": seq2seq("layers", prefix=1, limited=True),
+def of_types(family: Family, names: str) -> dict[str, Family]:
+    """The same for each of the model types."""
+    return dict.fromkeys(names.split(), family)
+
+
+FAMILIES: dict[str, Family] = {
+    **of_types(
+        encoder(),
+        "bert convbert distilbert electra ernie gte jina_embeddings_v3 megatron-bert mobilebert "
+        "modernbert nomic_bert rembert roformer squeezebert",
+    ),
+    **of_types(encoder(layers="encoder.albert_layer_groups"), "albert"),
+    **of_types(
+        encoder(reserved=2),
+        "roberta camembert data2vec-text mpnet roberta-prelayernorm xlm-roberta xlm-roberta-xl xmod",
+    ),
+    **of_types(encoder()._replace(limited=False, wide_mask=False), "deberta deberta-v2"),
+    **of_types(
+        decoder(),
+        "afmoe apertus arcee aria_text axk1 biogpt bitnet codegen cohere cohere2 cohere2_moe cwm "
+        "deepseek_v2 deepseek_v3 diffllama doge dots1 ernie4_5 ernie4_5_moe exaone4 exaone_moe falcon "
+        "flex_olmo flint gemma gemma2 gemma3_text glm glm4 glm4_moe glm4_moe_lite gpt2 gpt_bigcode "
+        "gpt_neox gpt_neox_japanese gpt_oss gptj granite granite_swa granitemoe granitemoe_swa "
+        "granitemoeshared helium hunyuan_v1_dense hunyuan_v1_moe hy_v3 hyperclovax jais2 jetmoe kolibri1 "
+        "llama mellum minicpm3 minimax_m2 ministral ministral3 mistral mixtral nanochat nemotron olmo "
+        "olmo2 olmo3 olmoe persimmon phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_moe seed_oss smollm3 "
+        "solar_open stablelm starcoder2 vaultgemma youtu",
+    ),
+    **of_types(decoder(blocks=False), "gpt_neo"),
+    **of_types(decoder(inside="decoder"), "opt"),
+    **of_types(seq2seq(limited=False), "t5 mt5 umt5"),
+    **of_types(seq2seq(prefix=1), "bart"),
+    **of_types(seq2seq(), "pegasus marian m2m_100 bigbird_pegasus"),
+    **of_types(seq2seq(suffix=2), "mbart plbart"),
+    **of_types(seq2seq(suffix=0), "blenderbot-small"),
 }
+ATTENTION_TYPES = {"full_attention", "sliding_attention"}
 USUAL_LENGTH = 512  # of a segment with everything in it, where a family knows no limit
 
 
@@ -84,10 +111,7 @@ def family_of(model: Any) -> Family:
     config, name = model.config, type(model).__name__
     kind = config.model_type.removeprefix("rmt_")
     if kind not in FAMILIES:
-        raise ConfigError(
-            f"model type {kind!r} ({name}) is not one that memory was tested with; choose from: "
-            f"{', '.join(FAMILIES)}"
-        )
+        raise ConfigError(f"{name} cannot have memory: {reason_unknown(type(model), config)}")
     family = FAMILIES[kind]
     if head_of(name) not in family.heads:
         raise ConfigError(
@@ -96,17 +120,40 @@ def family_of(model: Any) -> Family:
         )
     if family.kind == "encoder" and getattr(config, "is_decoder", False):
         raise ConfigError(f"{name} with is_decoder=True cannot have memory: set is_decoder=False")
-    if family.kind == "decoder" and "sliding_attention" in (getattr(config, "layer_types", None) or []):
+    others = other_layers(config)
+    if family.kind == "decoder" and others:
         raise ConfigError(
-            f"{name} with sliding-window layers cannot have memory: tokens far behind the read block would "
-            "not see it; load it with use_sliding_window=False"
+            f"{name} cannot have memory: its layers of {others[0]} are no attention to all tokens or to "
+            "those near by"
         )
     return family
 
 
+def reason_unknown(model_class: Any, config: Any) -> str:
+    """Why models of a type that is not in the table have no memory."""
+    kind = config.model_type
+    parts = [name for name in getattr(config, "sub_configs", {}) if getattr(config, name, None) is not None]
+    if parts:
+        return f"model type {kind!r} is made of parts ({', '.join(parts)}); load the part that takes text"
+    if model_class.main_input_name != "input_ids":
+        return f"model type {kind!r} takes {model_class.main_input_name} and no text"
+    others = other_layers(config)
+    if others:
+        return f"its layers of {others[0]} are no attention to all tokens or to those near by"
+    return (
+        f"model type {kind!r} is not one that memory was tested with; if it is built like one that is, say "
+        "so with rmt.hf.register, see docs/families.md"
+    )
+
+
+def other_layers(config: Any) -> list[str]:
+    """Types of layers that are not attention to all tokens or to those near by."""
+    return sorted({*(getattr(config, "layer_types", None) or ())} - ATTENTION_TYPES)
+
+
 def head_of(name: str) -> str:
     """The part of a class's name that says what it is for, such as ForMaskedLM; the bare Model has none."""
-    ending = re.search(r"(For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|EncoderModel|Model)$", name)
+    ending = re.search(r"(For[A-Z]\w*|LMHeadModel|MTModel|DoubleHeadsModel|EncoderModel|Model)$", name)
     return ending[1] if ending else name
 
 
@@ -124,6 +171,22 @@ def memory_width(config: Any, embedded: int) -> int:
     return int(getattr(config, "hidden_size", None) or embedded)
 
 
+def layers_path(backbone: Any, family: Family) -> str:
+    """Where a backbone has its layers: the first list of as many modules as it has layers."""
+    if family.layers:
+        return family.layers
+    config = backbone.config
+    names = ("encoder_layers", "num_layers", "num_hidden_layers") if family.kind == "seq2seq" else ()
+    counts = [getattr(config, name, None) for name in (*names, "num_hidden_layers")]
+    count = next((number for number in counts if number), None)
+    for path, module in backbone.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module) == count:
+            return path
+    raise ConfigError(
+        f"{type(backbone).__name__} has no list of {count} layers; name it in rmt.hf.register(…, layers=…)"
+    )
+
+
 def depends_on_last_only(name: str, config: Any, family: Family) -> bool:
     """Whether an answer depends on the last segment alone, and on what memory brings there."""
     averages = getattr(config, "classifier_pooling", "cls") == "mean"
@@ -134,7 +197,8 @@ def limit_of(config: Any, family: Family) -> int | None:
     """The most positions a segment may have, memory and special tokens included; None = no limit."""
     if not family.limited and not getattr(config, "position_biased_input", False):
         return None
-    return int(config.max_position_embeddings) - family.reserved
+    positions = getattr(config, "max_position_embeddings", None)
+    return None if positions is None else int(positions) - family.reserved
 
 
 def longest_segment(config: Any, family: Family, memory: int) -> int:

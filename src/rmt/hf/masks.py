@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -28,6 +28,25 @@ class PackedRows(Protocol):
 
     @property
     def mask(self) -> Tensor: ...
+
+
+class SlidingWindow(NamedTuple):
+    """How far tokens of a decoder see back, in all layers or in those of one type."""
+
+    size: int  # places, a token's own included
+    by_layer: bool
+
+    def visible(self, visible: Tensor, distance: Tensor, memory: Tensor) -> Tensor:
+        """What stays visible (B, Q, K): what is near, and memory, wherever it is or looks from."""
+        return visible & ((distance < self.size) | memory)
+
+
+def sliding_window_of(config: Any) -> SlidingWindow | None:
+    """The window of a decoder's configuration, if it has one."""
+    size, types = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
+    if not size or (types and "sliding_attention" not in types):
+        return None
+    return SlidingWindow(int(size), by_layer=bool(types))
 
 
 def causal_blocks(kind: Tensor, exists: Tensor) -> Tensor:
@@ -66,17 +85,43 @@ def backbone_mask(config: Any, family: Family, layout: Layout, packed: PackedRow
     if attention.startswith(UNMASKED):
         return None
     present = torch.ones_like(kind, dtype=torch.bool) if exists is None else exists  # (1, Q): for all rows
-    if layout.blocks:
-        return block_mask(config, packed.embedded, kind, present)
+    if layout.write:
+        return decoder_mask(config, layout, packed, kind, present)
     if getattr(config, "global_attn_every_n_layers", 0):
         return local_masks(config, packed.embedded, kind, present)
     if attention not in DENSE or not family.wide_mask:
         return packed.mask
-    if layout.write:
-        return additive(causal_blocks(torch.full_like(kind, TOKEN), present), packed.embedded.dtype)
     if exists is None and attention == "sdpa":
         return None  # its quickest kernels take none
     return additive(present[:, None], packed.embedded.dtype)  # (B, 1, 1, Q)
+
+
+def decoder_mask(config: Any, layout: Layout, packed: PackedRows, kind: Tensor, present: Tensor) -> Any:
+    """Causal, with blocks that see themselves whole if the layout has them, near in sliding layers."""
+    attention, window = config._attn_implementation, sliding_window_of(config)
+    if attention in DENSE:
+        visible = causal_blocks(kind if layout.blocks else torch.full_like(kind, TOKEN), present)
+        position, memory = torch.arange(kind.shape[1], device=kind.device), kind != TOKEN
+        distance = position[:, None] - position
+        return layered(window, visible, distance, memory[:, None] | memory[:, :, None], packed.embedded.dtype)
+    if window is not None:
+        raise ConfigError(
+            f"attn_implementation={attention!r} cannot show memory to layers of a sliding window; load the "
+            "model with 'sdpa' or 'eager'"
+        )
+    return block_mask(config, packed.embedded, kind, present) if layout.blocks else packed.mask
+
+
+def layered(
+    window: SlidingWindow | None, visible: Tensor, distance: Tensor, memory: Tensor, dtype: torch.dtype
+) -> Any:
+    """Who sees whom (B, Q, K) as a decoder takes it: one mask for all layers, or one for each type."""
+    if window is None:
+        return additive(visible, dtype)
+    near = additive(window.visible(visible, distance, memory), dtype)
+    if not window.by_layer:
+        return near
+    return {"full_attention": additive(visible, dtype), "sliding_attention": near}
 
 
 def block_mask(config: Any, embedded: Tensor, kind: Tensor, exists: Tensor) -> Any:

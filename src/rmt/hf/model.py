@@ -17,7 +17,16 @@ from torch import Tensor, nn
 from rmt.core.memory import Memory, build_memory
 from rmt.core.state import State
 from rmt.hf.copies import with_forward, with_part
-from rmt.hf.families import FAMILIES, POOLED, Family, Layout, head_of, memory_width, segment_backbone
+from rmt.hf.families import (
+    FAMILIES,
+    POOLED,
+    Family,
+    Layout,
+    head_of,
+    layers_path,
+    memory_width,
+    segment_backbone,
+)
 from rmt.hf.inputs import checked_inputs
 from rmt.hf.limit import lift_saved_limit, unlimited, warn_of_saved_limit
 from rmt.hf.segmentwise import SegmentwiseCall
@@ -101,7 +110,7 @@ class WithMemory(PretrainedClass):
         layout = layout_of(self.family, self.settings.layout)
         backbone = self.segment_backbone()
         weight = backbone.get_input_embeddings().weight
-        layers = len(backbone.get_submodule(self.family.layers))
+        layers = len(backbone.get_submodule(layers_path(backbone, self.family)))
         embedded = weight.shape[1]
         width = memory_width(self.config, embedded)
         with torch.device(weight.device):

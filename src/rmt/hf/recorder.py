@@ -25,6 +25,7 @@ from rmt.hf.cell import Cell, Packed
 from rmt.hf.copies import with_attention, with_weights
 from rmt.hf.families import limit_of
 from rmt.hf.graphs import GraphLauncher, HostWaits, Launcher, Recording, RecordingSlot, Replayed, SideBySide
+from rmt.hf.masks import sliding_window_of
 from rmt.hf.segments import TextSegment, lengthened
 from rmt.hf.unmasked import unmasked_implementation
 
@@ -66,7 +67,7 @@ class SegmentRecorder:
         options = {"return_dict": True, **({"use_cache": False} if model.family.kind == "decoder" else {})}
         self.cells = {whole: Cell(twin(model, leaves, whole), options) for whole in (True, False)}
         self.lengths = Lengths.of(model)
-        self.padding = model.config.pad_token_id or 0
+        self.padding = getattr(model.config, "pad_token_id", None) or 0
         self.slots: list[RecordingSlot] = []
         self.seen: set[Hashable] = set()  # forms of earlier calls
         self.current: set[Hashable] = set()  # and of this one
@@ -193,7 +194,7 @@ class SegmentWork:
 def twin(model: Any, leaves: dict[int, nn.Parameter], whole: bool) -> Any:
     """The model around leaves of its own for autograd, without what a segment does not need."""
     copied = with_weights(model, leaves)
-    local = getattr(copied.config, "global_attn_every_n_layers", 0)  # layers that need a mask in any case
+    local = getattr(copied.config, "global_attn_every_n_layers", 0) or sliding_window_of(copied.config)
     if whole and not local and copied.config._attn_implementation == "sdpa":
         memory = copied.memory
         name = unmasked_implementation(copied.layout, memory.read_size, memory.write_size)

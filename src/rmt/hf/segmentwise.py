@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rmt.core.bptt import truncated
 from rmt.core.inputs import require_state
@@ -45,9 +45,9 @@ class SegmentwiseCall:
             result.hidden_states = self.layers(cutting, outputs)
         if self.leaves_cache:
             result.past_key_values = self.cache_behind(cutting, outputs)
-        pooler = getattr(self.model.segment_backbone(), "pooler", None)
-        if pooler is not None:
-            result.pooler_output = pooler(last.hidden)
+        backbone = self.model.segment_backbone()
+        if getattr(backbone, "pooler", None) is not None:
+            result.pooler_output = pooled(backbone, last.hidden)
         if result.get("attentions") is not None and len(outputs) > 1:
             raise ConfigError(
                 "output_attentions=True over several segments has no one map; give one segment at a time, "
@@ -70,7 +70,7 @@ class SegmentwiseCall:
             exists,
             model.settings,
             model.layout,
-            model.config.pad_token_id or 0,
+            getattr(model.config, "pad_token_id", None) or 0,
         )
         handled = (*PER_TOKEN, *COUNTED_ANEW, "attention_mask")
         options = {name: value for name, value in arguments.items() if name not in handled}
@@ -118,6 +118,15 @@ class SegmentwiseCall:
         )
 
 
+def pooled(backbone: Any, hidden: Tensor) -> Tensor:
+    """What a backbone's pooler makes of a segment's tokens (B, S, D); ALBERT's is in two parts."""
+    if isinstance(backbone.pooler, nn.Linear):
+        pooled_rows: Tensor = backbone.pooler_activation(backbone.pooler(hidden[:, 0]))
+        return pooled_rows
+    rows: Tensor = backbone.pooler(hidden)
+    return rows
+
+
 def assemble(hidden: Tensor, places: Tensor) -> Tensor:
     """States of all segments side by side -> (B, T, D); zero where a token was nowhere."""
     return gather(hidden, places.clamp(min=0)).masked_fill((places < 0)[..., None], 0)
@@ -130,6 +139,11 @@ def refuse(model: Any, arguments: dict[str, Any]) -> None:
         raise ConfigError("attention_mask must be (batch, tokens): each segment makes its own wider mask")
     if arguments.get("position_ids") is not None:
         raise ConfigError("position_ids are counted anew in each segment; leave them out")
+    if arguments.get("output_router_logits", getattr(model.config, "output_router_logits", False)):
+        raise ConfigError(
+            "output_router_logits=True would weigh the experts of the last segment only; set "
+            "model.config.output_router_logits=False"
+        )
     if arguments.get("output_attentions") and model.config._attn_implementation not in ("eager", None):
         raise ConfigError(
             f"output_attentions=True gives nothing with attn_implementation="

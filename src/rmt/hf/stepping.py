@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache
-from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
 from rmt.core.memory import LayerMemory
 from rmt.core.spans import Spans
@@ -18,7 +17,7 @@ from rmt.core.state import State
 from rmt.errors import ConfigError, DataError
 from rmt.hf.cell import Cell
 from rmt.hf.inputs import argument_names, refuse_beside_cache, require_same_form, require_tokens
-from rmt.hf.masks import DENSE, additive
+from rmt.hf.masks import DENSE, layered, sliding_window_of
 from rmt.hf.segments import gather
 
 
@@ -42,7 +41,9 @@ class SegmentCache(Cache):
     opened: Tensor  # (B,) whether its read block was encoded
     segments: Tensor  # (B,) how many segments it has opened
     exists: Tensor  # (B, K) which keys are of its segment
+    in_block: Tensor  # (K,) which of them are memory
     read_rows: Tensor  # (B, R, D) the last layer's outputs of its read block
+    output_class: Any  # of the backbone, once it has answered
 
     def __init__(
         self, model: Any, state: State | None = None, pending: PendingRows | None = None, seen: int = 0
@@ -66,9 +67,7 @@ class SegmentCache(Cache):
         if self.start is None and not self.seen:
             require_tokens(exists)
         hidden = self.encode(tokens, exists[:, -tokens.shape[1] :].bool())
-        return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=cast(torch.FloatTensor, hidden), past_key_values=self
-        )
+        return self.output_class(last_hidden_state=hidden, past_key_values=self)
 
     def encode(self, tokens: Tensor, exists: Tensor) -> Tensor:
         """Encode the next tokens (B, n, D) -> (B, n, D), as many segments as they fill."""
@@ -103,7 +102,7 @@ class SegmentCache(Cache):
         self.length = torch.zeros_like(self.state.cached)
         self.opened = torch.zeros_like(self.state.cached, dtype=torch.bool)
         self.segments = torch.zeros_like(self.state.cached)
-        self.exists = self.opened[:, None][:, :0]
+        self.exists, self.in_block = self.opened[:, None][:, :0], self.opened[:0]
         self.read_rows = torch.zeros_like(self.block(self.cell.memory.read_block(self.state.carried)))
         self.start = self.pending = None
         if pending is not None:
@@ -142,7 +141,7 @@ class SegmentCache(Cache):
         self.exists = self.exists & ~rows[:, None]
         self.length, self.opened = self.length * ~rows, self.opened & ~rows
         needed = self.exists.any(0)
-        self.exists = self.exists[:, needed]
+        self.exists, self.in_block = self.exists[:, needed], self.in_block[needed]
         for layer in self.inner.layers:
             layer.keys, layer.values = layer.keys[:, :, needed], layer.values[:, :, needed]
 
@@ -167,31 +166,41 @@ class SegmentCache(Cache):
     def advance_block(self, block: Tensor, rows: Tensor, layers: LayerMemory | None) -> Tensor:
         """Run a memory block (B, m, D) that exists in some rows (B,)."""
         exists = rows[:, None].expand(-1, block.shape[1])
-        return self.advance(block, exists, layers, whole=self.cell.layout.blocks)
+        return self.advance(block, exists, layers, block=True)
 
     def advance(
-        self, embedded: Tensor, exists: Tensor, layers: LayerMemory | None, whole: bool = False
+        self, embedded: Tensor, exists: Tensor, layers: LayerMemory | None, block: bool = False
     ) -> Tensor:
-        """Run the next rows of the axis (B, n, D) against what is cached, and cache them."""
+        """Run the next rows of the axis (B, n, D), tokens or a block of memory, and cache them."""
         size = embedded.shape[1]
         if size == 0:
             return embedded
-        among = torch.ones(size, size, dtype=torch.bool, device=embedded.device)
-        new = exists[:, None] & (among if whole else among.tril())
-        visible = torch.cat([self.exists[:, None].expand(-1, size, -1), new], dim=2)  # (B, n, K + n)
-        positions = self.exists.sum(1, keepdim=True) + exists.cumsum(1) - 1
+        before = self.exists.shape[1]
+        self.exists = torch.cat([self.exists, exists], dim=1)
+        self.in_block = torch.cat([self.in_block, torch.full_like(exists[0], block)])
+        positions = self.exists.cumsum(1) - 1  # (B, K + n)
         output = self.cell.backbone(
             layers,
             inputs_embeds=embedded,
-            attention_mask=additive(visible, embedded.dtype),
-            position_ids=positions.clamp(min=0),
+            attention_mask=self.mask(before, positions, block, embedded.dtype),
+            position_ids=positions[:, before:].clamp(min=0),
             past_key_values=self.inner,
             use_cache=True,
             return_dict=True,
         )
-        self.exists = torch.cat([self.exists, exists], dim=1)
+        self.output_class = type(output)
         hidden: Tensor = output.last_hidden_state
         return hidden
+
+    def mask(self, before: int, positions: Tensor, block: bool, dtype: torch.dtype) -> Any:
+        """What the rows behind the first `before` keys see, as the backbone takes it."""
+        size = self.exists.shape[1] - before
+        among = torch.ones(size, size, dtype=torch.bool, device=positions.device)
+        among = among if block and self.cell.layout.blocks else among.tril()
+        visible = self.exists[:, None] & torch.cat([among.new_ones(size, before), among], dim=1)
+        distance = positions[:, before:, None] - positions[:, None]
+        memory = torch.full_like(self.in_block, True) if block else self.in_block
+        return layered(sliding_window_of(self.cell.config), visible, distance, memory, dtype)
 
     def block(self, rows: Tensor) -> Tensor:
         """A memory block as it enters the backbone."""

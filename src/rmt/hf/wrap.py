@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, PreTrainedModel, modeling_utils
+from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedModel, modeling_utils
 
 from rmt.config import to_dict
 from rmt.core.bptt import Depth
@@ -24,6 +24,7 @@ from rmt.hf.families import (
     depends_on_last_only,
     family_of,
     head_of,
+    layers_path,
     longest_segment,
     memory_width,
     segment_backbone,
@@ -121,7 +122,10 @@ def default_kind(model: Any, family: Family, memory: int) -> str:
 def required_positions(model: Any, family: Family, settings: Settings) -> int:
     """The positions of a segment that memory takes; settings that this model cannot have are refused."""
     layout, backbone = layout_of(family, settings.layout), segment_backbone(model, family)
-    embedded, layers = backbone.get_input_embeddings().weight.shape[1], backbone.get_submodule(family.layers)
+    embedded, layers = (
+        backbone.get_input_embeddings().weight.shape[1],
+        backbone.get_submodule(layers_path(backbone, family)),
+    )
     width = memory_width(model.config, embedded)
     with torch.device("meta"):  # sizes without weights
         memory = build_memory(memory_config(settings, layout), width, len(layers))
@@ -140,6 +144,11 @@ def required_positions(model: Any, family: Family, settings: Settings) -> int:
         raise ConfigError(
             f"kind={settings.kind!r} lives in the layers, which are {model.config.hidden_size} wide where "
             f"outputs are {width}; use kind='tokens'"
+        )
+    if memory.in_layers and len(layers) != model.config.num_hidden_layers:
+        raise ConfigError(
+            f"kind={settings.kind!r} lives in the layers, which {type(model).__name__} shares; use "
+            "kind='tokens'"
         )
     if settings.overlong == "truncate" and not depends_on_last_only(
         type(model).__name__, model.config, family
@@ -225,24 +234,42 @@ def model_class(base: Any) -> Any:
     return type(f"RMT{base.__name__}", (MIXINS[family.kind], base), fields)
 
 
-def register() -> None:
-    """Teach `AutoConfig` the families with memory; each one's models follow when it is first met."""
+def register(kind: str, family: Family) -> None:
+    """Let models of a type of transformers, or of one's own, have memory: `family` says how they are built.
+
+    The type is known to `AutoConfig` already. Say `rmt.hf.encoder()`, `decoder()` or `seq2seq()`.
+    """
+    if kind not in CONFIG_MAPPING:
+        raise ConfigError(f"model type {kind!r} is not known to AutoConfig; register its configuration there")
+    FAMILIES[kind] = family
+    register_config(kind)
+
+
+def register_families() -> None:
+    """Teach `AutoConfig` all families that this release of transformers has."""
     for kind in FAMILIES:
-        config = config_class(class_of(AutoConfig.for_model(kind)))
-        AutoConfig.register(config.model_type, config, exist_ok=True)
+        if kind in CONFIG_MAPPING:
+            register_config(kind)
+
+
+def register_config(kind: str) -> None:
+    """Teach `AutoConfig` a family with memory; its models follow when it is first met."""
+    base: Any = CONFIG_MAPPING[kind]
+    config = config_class(base)
+    AutoConfig.register(config.model_type, config, exist_ok=True)
 
 
 @functools.cache
 def register_models(kind: str) -> None:
     """Teach the other Auto classes the heads of one family."""
-    config = config_class(class_of(AutoConfig.for_model(kind)))
+    base: Any = CONFIG_MAPPING[kind]
+    config = config_class(base)
     for name in AUTO:
         auto = getattr(transformers, name)
-        names = auto._model_mapping._model_mapping
-        known = names.get(kind)
+        known = auto._model_mapping.get(base, None)
         known = known[0] if isinstance(known, tuple) else known
-        if known is None or head_of(known) not in FAMILIES[kind].heads:
+        if known is None or head_of(known.__name__) not in FAMILIES[kind].heads:
             continue
-        with_memory = model_class(getattr(transformers, known))
+        with_memory = model_class(known)
         auto.register(config, with_memory, exist_ok=True)
-        names[config.model_type] = with_memory.__name__  # pipelines look here
+        auto._model_mapping._model_mapping[config.model_type] = with_memory.__name__  # pipelines look here
