@@ -1,12 +1,23 @@
 """A first signal waits for a border where work is deferred; elsewhere, as a second one, it stops at once."""
 
+import os
 import signal
+import sys
 import threading
+import time
 
 import pytest
 
 from rmt.errors import RMTError
-from rmt.stopping import REQUEST, SIGNALS, Interrupted, Stopped, StopRequest, listening
+from rmt.stopping import (
+    REQUEST,
+    SIGNALS,
+    Interrupted,
+    Stopped,
+    StopRequest,
+    hang_up_with_parent,
+    listening,
+)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -75,3 +86,31 @@ def test_a_stop_is_a_line_with_the_exit_code_that_shells_know():
     stopped = Stopped(signal.SIGTERM, "step 3 is saved")
     assert isinstance(stopped, RMTError)
     assert (str(stopped), stopped.exit_code) == ("stopped by SIGTERM; step 3 is saved", 143)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
+def test_a_process_is_asked_to_stop_when_the_one_that_started_it_is_gone():
+    receiver, sender = os.pipe()
+    starter = os.fork()
+    if not starter:
+        if not os.fork():
+            wait_to_be_stopped(sender)
+        time.sleep(60)
+    os.close(sender)
+    assert os.read(receiver, 100) == b"ready"
+    os.kill(starter, signal.SIGKILL)
+    os.waitpid(starter, 0)
+    assert os.read(receiver, 100) == b"interrupted by SIGHUP"
+
+
+def wait_to_be_stopped(sender: int) -> None:
+    """Write down what ends this process."""
+    try:
+        with listening():
+            hang_up_with_parent()
+            os.write(sender, b"ready")
+            time.sleep(60)
+    except Interrupted as error:
+        os.write(sender, str(error).encode())
+    finally:
+        os._exit(0)

@@ -15,6 +15,7 @@ from types import FrameType
 from rmt.errors import RMTError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PR_SET_PDEATHSIG = 1  # of prctl in Linux
 OF_SIGNALS = 128  # added to a signal's number, it is the exit code that shells know
 
 
@@ -99,3 +100,12 @@ def listening() -> Iterator[None]:
         for number, handler in installed.items():
             signal.signal(number, handler)
         REQUEST.signal = 0
+
+
+def hang_up_with_parent() -> None:
+    """Let the end of the process that started this one be a SIGHUP to it, where the system can (Linux)."""
+    import ctypes
+
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, int(signal.SIGHUP))

@@ -3,22 +3,27 @@
 SETTINGS is a YAML file, nested as a config file. The run is trained in the folder beside it that has its name
 without the ending: `runs/copies/copy-3-rmt-0.yaml` in `runs/copies/copy-3-rmt-0`. Killed and started again,
 it goes on. It exits as the command does: 0 when finished, 2 with one line on a user's mistake, 128 plus the
-number of a signal that stopped it, 1 otherwise.
+number of a signal that stopped it, 1 otherwise. When the process that started it is gone, it saves and ends.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rmt.errors import ConfigError, RMTError
 from rmt.experiments.recipe import resolve
 from rmt.experiments.run import train
-from rmt.stopping import Interrupted, listening
+from rmt.stopping import Interrupted, hang_up_with_parent, listening
+from rmt.train.folder import FolderInUse
 from rmt.yamlfile import load_yaml
+
+PATIENCE_SECONDS = 30.0  # for a worker whose command was killed to save and end
+POLL_SECONDS = 0.2
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +58,8 @@ def main(arguments: Sequence[str]) -> int:
         if len(arguments) != 1:
             raise ConfigError(f"expected one argument, a file of settings, got {len(arguments)}")
         with listening():
-            work(Path(arguments[0]))
+            hang_up_with_parent()
+            patiently(lambda: work(Path(arguments[0])))
         return 0
     except RMTError as error:
         log.error("rmt: %s", error)
@@ -64,6 +70,18 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         log.error("rmt: %s", error)
         return 2
+
+
+def patiently(action: Callable[[], None], seconds: float = PATIENCE_SECONDS) -> None:
+    """Do what needs a run folder; while another process has it, such as one that still saves, try again."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return action()
+        except FolderInUse:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(POLL_SECONDS)
 
 
 def work(file: Path) -> None:

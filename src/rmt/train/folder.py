@@ -28,6 +28,10 @@ FIELDS: dict[str, tuple[type, ...]] = {
 }  # of result.json, for readers of all kinds of run
 
 
+class FolderInUse(ConfigError):
+    """A run folder that another process holds."""
+
+
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Hold a run folder for one process; the lock goes with the process, however that ends."""
@@ -38,7 +42,7 @@ def alone(folder: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise ConfigError(
+        raise FolderInUse(
             f"out={str(folder)!r} is being trained by another process; wait for it, or name another --out"
         ) from None
     try:
