@@ -86,6 +86,7 @@ def test_a_command_names_the_extra_that_is_missing(python, command, files):
     assert NEEDING[command] in done.stderr
 
 
+@pytest.mark.slow  # tests/packages/check.py does it in an environment that really has no extras
 def test_a_run_is_trained_measured_and_looked_at_without_extras(files):
     for command in (f"train copy {TINY} --out made", "evaluate made --samples 4", "attention made --quiet"):
         done = bare(command)

@@ -127,7 +127,7 @@ def stored(run="run"):
     return yaml.safe_load(Path(run, "config.yaml").read_text())["precision"], result["config"]["precision"]
 
 
-@pytest.mark.parametrize("first", ["auto", "bf16-mixed", "64-true"])
+@pytest.mark.parametrize("first", ["auto", "bf16-mixed", pytest.param("64-true", marks=pytest.mark.slow)])
 def test_auto_goes_on_in_the_number_format_of_the_run(capsys, first):
     data, name = write("data.jsonl", documents()), backbone()
     command = f"finetune {data} --backbone {name} {TINY} --epochs 1 --out run"
@@ -176,6 +176,7 @@ def test_labels_are_predicted_in_the_number_format_that_is_asked_for(capsys, nam
     assert name == "t5" or scores["bf16-mixed"] != scores["64-true"]
 
 
+@pytest.mark.slow
 def test_memory_learns_a_label_that_only_the_first_segment_says(capsys):
     rows = list(documents(60, words=22))
     command = f"finetune {write('data.jsonl', rows)} --backbone {backbone()} {TINY} --alignment left"
@@ -235,6 +236,7 @@ def test_a_batch_in_parts_is_the_batch(capsys):
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
+@pytest.mark.slow  # tests/documents and tests/soak kill forks of this process, which is quicker
 def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(capsys):
     data, name = write("data.jsonl", documents()), backbone()
     command = f"finetune {data} --backbone {name} {TINY} --epochs 3 --out"
@@ -361,7 +363,7 @@ BAD = {
     "layout": (GOOD, "--layout causal", "unknown layout 'causal'; choose from: paper, prefix"),
     "device": (GOOD, "--device tpu", "device='tpu' is not one of: auto, cpu, cuda"),
     "path": (GOOD, "--path here", "path='here' has no effect with a file or folder as DATA"),
-    "seeds": (GOOD, "--seeds 0", "seeds=0 must be at least 1"),
+    "seeds": (GOOD, "--seeds 0", "seeds=0 must be 1 to 4096"),
     "option": (GOOD, "--segmets 3", "unknown argument '--segmets'; did you mean '--segments'?"),
 }
 

@@ -21,6 +21,12 @@ from tests.train.seeds import (
 from tests.train.texts import MODELS, text, write_corpus
 
 PRESETS = pytest.mark.parametrize("model", ["rmt", "transformer_xl_rmt"])
+MOSTLY_MEMORY = pytest.mark.parametrize(
+    "model", ["rmt", pytest.param("transformer_xl_rmt", marks=pytest.mark.slow)]
+)
+MOSTLY_CACHE = pytest.mark.parametrize(
+    "model", [pytest.param("rmt", marks=pytest.mark.slow), "transformer_xl_rmt"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +34,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
-@PRESETS
+@MOSTLY_MEMORY
 def test_fifty_updates_of_documents_with_muon_are_those_of_each_seed_alone(model):
     config = double(
         task={"segments": 3},
@@ -39,7 +45,7 @@ def test_fifty_updates_of_documents_with_muon_are_those_of_each_seed_alone(model
     assert (clipped.any(1) & ~clipped.all(1)).any()  # in some seeds only, at one step
 
 
-@PRESETS
+@MOSTLY_CACHE
 def test_fifty_updates_of_text_with_adamw_are_those_of_each_seed_alone(data, model):
     optimizer = {"name": "adamw", "weight_decay": 0.1, "clip": 0.9}
     config = text(data, precision="64-true", model=MODELS[model], bptt=SLIDING, optimizer=optimizer)

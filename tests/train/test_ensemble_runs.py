@@ -61,7 +61,9 @@ def test_a_seed_that_reaches_its_target_leaves_and_the_others_go_on_as_if_alone(
         assert_same_trainer(loop.trainer, alone)
 
 
-@pytest.mark.parametrize("bptt", [{}, SLIDING], ids=["sequence", "sliding"])
+@pytest.mark.parametrize(
+    "bptt", [pytest.param({}, marks=pytest.mark.slow), SLIDING], ids=["sequence", "sliding"]
+)
 def test_a_stopped_ensemble_ends_with_the_weights_of_an_uninterrupted_one(tmp_path, monkeypatch, bptt):
     config, kept = double(bptt=bptt, train={"steps": 20}), keep_loops(monkeypatch)
     train_seeds(config, tmp_path / "whole", watchers())
@@ -97,7 +99,9 @@ def test_a_member_is_resumed_alone_and_a_single_run_becomes_a_member(tmp_path, m
         assert_same_trainer(loop.trainer, alone)
 
 
-@pytest.mark.parametrize("bptt", [{"depth": 1}, SLIDING], ids=["sequence", "sliding"])
+@pytest.mark.parametrize(
+    "bptt", [pytest.param({"depth": 1}, marks=pytest.mark.slow), SLIDING], ids=["sequence", "sliding"]
+)
 def test_seeds_whose_losses_are_elsewhere_are_still_what_they_are_alone(tmp_path, monkeypatch, bptt):
     """They differ in the kind of an update, in their steps per batch, and in what memory has learned from."""
     task = {"name": "tests.train.test_ensemble_runs:Wandering"}
