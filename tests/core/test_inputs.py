@@ -108,6 +108,8 @@ def test_a_state_names_its_cache_and_what_another_kind_of_memory_carries():
     assert repr(cached.initial_state(2)) == "State(batch 2, memory 0 × 4, cache 3 × 5 × 4, 480 bytes)"
     other = rmt.State({"bank": torch.zeros(2, 3, 4, 5), "used": torch.zeros(2)})
     assert repr(other) == "State(batch 2, bank 3 × 4 × 5, used 1, 488 bytes)"
+    layers = rmt.State({"A": tuple(torch.zeros(2, 3, 4) for _ in range(12)), "z": (torch.zeros(2, 3),) * 12})
+    assert repr(layers) == "State(batch 2, A 12 × 3 × 4, z 12 × 3, 1,440 bytes)"
 
 
 def test_a_state_of_what_only_stands_for_tensors_has_a_repr():

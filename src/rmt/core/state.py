@@ -59,12 +59,10 @@ class State(Parts, metaclass=Constructor):
         """Its sizes in a line; the numbers are in its tensors."""
         if not isinstance(self.cached, Tensor):
             return super().__repr__()  # of what only stands for tensors
-        parts = [
-            f"{'memory' if path == TOKENS else path} {sizes(tensor.shape[1:])}"
-            for path, tensor in tree_items(self.carried)
-        ]
+        named = {"memory" if name == TOKENS else name: part for name, part in self.carried.items()}
         if any(rows.numel() for rows in self.cache):
-            parts.append(f"cache {sizes((len(self.cache), *self.cache[0].shape[1:]))}")
+            named["cache"] = self.cache
+        parts = [f"{name} {sizes(part)}" for name, part in named.items()]
         return f"State(batch {len(self.cached)}, {', '.join(parts)}, {self.nbytes:,} bytes)"
 
     @property
@@ -139,6 +137,8 @@ class State(Parts, metaclass=Constructor):
         return sum(tensor.nbytes for tensor in self.flat()) - self.cached.nbytes
 
 
-def sizes(shape: Iterable[int]) -> str:
-    """Sizes in a line, as 8 × 64."""
-    return " × ".join(map(str, shape)) or "1"
+def sizes(tree: Tree) -> str:
+    """The sizes of a row's tensors in a line, as 8 × 64; of several alike, how many, too."""
+    shapes = [tensor.shape[1:] for _, tensor in tree_items(tree)]
+    alike = dict.fromkeys((shapes.count(shape), *shape) if len(shapes) > 1 else shape for shape in shapes)
+    return " and ".join(" × ".join(map(str, shape)) or "1" for shape in alike) or "none"
