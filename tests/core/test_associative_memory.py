@@ -57,7 +57,7 @@ def test_writing_is_the_delta_rule_token_by_token(segments):
 def test_a_key_holds_the_last_value_that_was_written_under_it():
     memory, key = associative(size=1), torch.zeros(WIDTH, 6)
     key[0, 0] = 1.0  # the first number of a state is its key
-    memory.key[1], memory.query[1], memory.output[1] = key, key, torch.eye(WIDTH)
+    memory.key[1], memory.query[1], memory.gate[1] = key, key, torch.ones(WIDTH)
     memory.strength[1] = torch.tensor([50.0, *[0.0] * (WIDTH - 1)])  # written whole
     carried = memory.initial(2)
     for seed in range(3):

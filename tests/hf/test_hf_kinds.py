@@ -18,7 +18,7 @@ from tests.hf.test_hf_threads import assert_same_in_threads, gradients, logits, 
 from tests.hf.zoo import MAIN, WIDTH, answer, main_output, of_kind, plain, texts
 from tests.laws import layer_memory  # noqa: F401  # the toy kind
 
-GATES = {"layer_average": "gate", "associative": "output"}  # the parameter that opens a kind
+KINDS = ("layer_average", "associative")
 MEMORY, LENGTH = 2, 5
 TOKENWISE = [("bert", "ForTokenClassification"), ("gpt2", "ForCausalLM")]
 PER_TOKEN = pytest.mark.parametrize(("name", "head"), TOKENWISE, ids=["bert", "gpt2"])
@@ -27,7 +27,7 @@ FAMILY = pytest.mark.parametrize("name", MAIN)
 DECODERS = pytest.mark.parametrize("name", of_kind("decoder"))
 
 
-@pytest.fixture(params=GATES)
+@pytest.fixture(params=KINDS)
 def layered(request):
     """Makes models with a kind that lives in the layers."""
     return partial(with_memory, kind=request.param)
@@ -42,7 +42,7 @@ def with_memory(name, head="Model", attention="eager", gates=None, kind="layer_a
         for parameter in model.memory.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
         if gates is not None:
-            getattr(model.memory, GATES[kind]).fill_(gates)
+            model.memory.gate.fill_(gates)
     return model
 
 
@@ -199,7 +199,7 @@ def test_saving_and_loading_keeps_the_kind_and_the_numbers(layered, name, head, 
     model.save_pretrained(tmp_path)
     auto = {"bert": "AutoModelForTokenClassification", "gpt2": "AutoModelForCausalLM"}[name]
     loaded = getattr(transformers, auto).from_pretrained(tmp_path, dtype=torch.float64).eval()
-    assert loaded.settings.kind == model.settings.kind in GATES
+    assert loaded.settings.kind == model.settings.kind in KINDS
     assert type(loaded.memory) is type(model.memory)
     for key, weight in model.state_dict().items():
         assert torch.equal(loaded.state_dict()[key], weight)
@@ -222,7 +222,7 @@ def test_what_is_computed_again_in_the_backward_pass_has_the_same_gradient(layer
         for model in (kept, again)
     )
     close(recomputed, expected)
-    assert expected[f"memory.{GATES[kept.settings.kind]}"].any()
+    assert expected["memory.gate"].any()
 
 
 @PER_TOKEN

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmt.cli.front import Command
+from rmt.cli.front import Command, config_file
 from rmt.cli.pretrained import quiet_transformers
 from rmt.cli.progress import observer, spelled
 from rmt.cli.training import RunFolderOptions
@@ -29,6 +30,7 @@ EXAMPLES = """examples:
   rmt finetune reviews.csv --backbone MODEL --segments 1 --memory 0    the plain model, for comparison
   rmt finetune reviews.csv --backbone MODEL --memory 0 --answer mean   segments alone, their answers averaged
   torchrun --nproc_per_node 2 -m rmt finetune reviews.csv --backbone MODEL
+  rmt finetune novel.txt --task lm --backbone MODEL                    a text; see --task lm --help
 The same command on the same --out resumes."""
 COMMAND = Command(
     "finetune",
@@ -43,6 +45,10 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str]) -> int:
+    if named_task(argv) == "lm":
+        from rmt.cli.finetune_language import main as tune_language
+
+        return tune_language(argv)
     invocation = COMMAND.collect(argv)
     if invocation is None:
         return 0
@@ -53,6 +59,16 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError("DATA is missing: name a file or a folder of documents, or hyperpartisan")
     with trusting(invocation.options.trust):
         return run(config, invocation.options)
+
+
+def named_task(argv: Sequence[str]) -> str:
+    """The task that a command line names, or its config file; nothing where neither does."""
+    named = dict(pairwise(argv)) | dict(
+        word.split("=", 1) for word in argv if word.startswith("--") and "=" in word
+    )
+    if "--task" in named or named.get("--config", "-") == "-":
+        return named.get("--task", "")
+    return str(config_file(named["--config"]).get("task", ""))
 
 
 def run(config: FinetuneConfig, options: RunFolderOptions) -> int:

@@ -20,9 +20,10 @@ MAX_KEY_WIDTH = 64  # numbers that a key is computed from, as in the paper's mod
 
 
 class AssociativeMemory(Memory):
-    """A_n (B, K, D) in every layer n, empty at first: h + φ(Q h) A_n O before the layer, written behind it.
+    """A_n (B, K, D) in every layer n, empty at first: h + g φ(Q h) A_n before the layer, written behind it.
 
-    O starts at zero: a model with this memory is at first the model without it, on the same segments.
+    The gate g (D,) starts at zero: a model with this memory is at first the model without it, on the same
+    segments. A gate, and no matrix, since it has to be learned from the few texts of a fine-tuning.
     """
 
     local = True
@@ -37,7 +38,7 @@ class AssociativeMemory(Memory):
         self.query = nn.Parameter(torch.empty(layers, width, keys))
         self.key = nn.Parameter(torch.empty(layers, width, keys))
         self.strength = nn.Parameter(torch.empty(layers, width))
-        self.output = nn.Parameter(torch.empty(layers, width, width))
+        self.gate = nn.Parameter(torch.empty(layers, width))
 
     def reset_parameters(self) -> None:
         """Draw the tokens and projections; nothing is read yet, and every write counts half."""
@@ -45,11 +46,11 @@ class AssociativeMemory(Memory):
         for projection in (self.query, self.key):
             nn.init.normal_(projection, std=self.width**-0.5)
         nn.init.zeros_(self.strength)
-        nn.init.zeros_(self.output)
+        nn.init.zeros_(self.gate)
 
     def initial(self, batch: int) -> Carried:
         """Nothing; in float32 at least, since small corrections add up."""
-        weight = self.output
+        weight = self.gate
         empty = weight.new_zeros(batch, 2 * self.key.shape[-1], self.width)
         return {"A": (empty.to(torch.promote_types(weight.dtype, torch.float32)),) * self.layers}
 
@@ -58,11 +59,11 @@ class AssociativeMemory(Memory):
         return self.tokens.weight.expand(len(carried["A"][0]), -1, -1)
 
     def before(self, layer: int, hidden: Tensor, carried: Carried) -> Tensor:
-        """h + φ(Q h) A O."""
+        """h + g φ(Q h) A."""
         matrix = carried["A"][layer]
         recalled = features(normalised(hidden) @ self.query[layer]).to(matrix.dtype) @ matrix  # (B, n, D)
-        added: Tensor = (recalled.to(hidden.dtype) @ self.output[layer]).to(hidden.dtype)
-        return hidden + added
+        added: Tensor = self.gate[layer] * recalled
+        return hidden + added.to(hidden.dtype)
 
     def after(self, layer: int, hidden: Tensor, spans: Spans, carried: Carried) -> Carried:
         """A + Σ_w c_w k_w (v_w - k_w A)ᵀ, where c_w = β_w / Σ_u k_w·k_u keeps its eigenvalues in [0, 1]."""

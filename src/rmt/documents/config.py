@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rmt.config import Interval, above, at_least, check_fields, option
-from rmt.core.config import MEMORY_KINDS
+from rmt.config import above, at_least, option
 from rmt.documents.kinds import KINDS
 from rmt.documents.scores import Average
+from rmt.documents.tuning_config import TuningConfig
 from rmt.errors import ConfigError
-from rmt.precision import TO_TRAIN, AskedPrecision
-from rmt.train.config import LARGEST_SEED, RATE
-from rmt.train.warmup import check_warmup
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneConfig:
+class FinetuneConfig(TuningConfig):
     """Everything that makes a run: data, backbone, memory, optimisation."""
 
     data: str = option("", "file or folder of documents, or hyperpartisan")
@@ -38,18 +35,10 @@ class FinetuneConfig:
         0, "cross-validation: so many runs, each tested on its share of all documents; 0 = none", at_least(0)
     )
     fold: int | None = option(None, "this share only, counted from 0; none = all", at_least(0))
-    backbone: str = option("", "pretrained model: a folder or a name on the hub")
-    tokenizer: str | None = option(None, "its tokenizer, where it is elsewhere")
     segments: int = option(4, "the most segments of a document", above(0))
     memory: int = option(10, "memory tokens; 0 = none", at_least(0))
-    kind: str | None = option(
-        None, f"kind of memory: {', '.join(MEMORY_KINDS)}; none = the backbone's default"
-    )
     answer: Literal["last", "mean"] = option(
         "last", "the last segment answers, or the mean of all, each alone, with memory 0 (chunk and average)"
-    )
-    segment_length: int | None = option(
-        None, "tokens of text in a segment; none = the most that fits", above(0)
     )
     overlong: Literal["warn", "error"] = option(
         "warn", "drop what is beyond the last segment and say so, or refuse it"
@@ -63,46 +52,23 @@ class FinetuneConfig:
     memory_scale: Literal["free", "embedding"] = option(
         "free", "memory enters as it left, or at the size of embeddings"
     )
-    depth: int | Literal["full"] = option(
-        "full", "previous segments that a loss's gradient reaches, or full", at_least(0)
-    )
-    checkpoint: bool = option(False, "recompute segments in the backward pass to save memory")
     curriculum: Literal["none", "segments"] = option(
         "none", "segments: texts are cut to one segment at first, and whole before half of the steps"
     )
     epochs: float = option(10.0, "passes over the training documents", above(0))
     batch: int = option(16, "documents per update", above(0))
     at_once: int = option(8, "documents in the device's memory at a time", above(0))
-    lr: float = option(5e-5, "learning rate of AdamW at its peak", RATE)
-    memory_lr: float = option(1.0, "learning rate of memory, as a multiple of lr", RATE)
-    lora: int = option(
-        0, "rank of LoRA matrices, which are trained instead of the backbone; 0 = none", at_least(0)
-    )
-    lora_lr: float = option(1.0, "learning rate of LoRA matrices, as a multiple of lr", RATE)
-    warmup: float = option(
-        0.1, "linear warm-up, below 1 a share of the steps, else steps; then down to 0 in a line", at_least(0)
-    )
-    weight_decay: float = option(0.01, "decoupled weight decay", at_least(0))
-    clip: float = option(1.0, "largest norm of the gradient; 0 = no clipping", at_least(0))
     evaluate_every: int | None = option(None, "steps between evaluations; none = an epoch", above(0))
     patience: int = option(5, "evaluations without a better score before stopping", above(0))
-    precision: AskedPrecision = option("auto", TO_TRAIN)
-    seed: int = option(0, "random seed of the head, of memory, dropout and order", Interval(0, LARGEST_SEED))
-    device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        check_warmup("warmup", self.warmup)
-        if not self.backbone:
-            raise ConfigError("backbone is missing: name a pretrained model with --backbone")
+        super().__post_init__()
         self.check_scoring()
         self.check_segments()
         if self.folds == 1 or (self.fold is not None and self.fold >= self.folds):
             raise ConfigError(
                 f"fold={self.fold} of folds={self.folds}: folds are 2 or more, fold is one of them"
             )
-        if self.lora == 0 and self.lora_lr != 1:
-            raise ConfigError(f"lora_lr={self.lora_lr} has no effect without --lora; leave it out")
 
     def check_scoring(self) -> None:
         """Raise for a score that the task does not have."""

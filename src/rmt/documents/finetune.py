@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -255,8 +255,13 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]
 
 def refuse_other(config: FinetuneConfig, folder: Path) -> None:
     """Raise if the folder belongs to another configuration, naming the first difference."""
-    stored, current = load_settings(folder), to_dict(config)
+    stored = load_settings(folder)
     stored["precision"] = precision_to_train("auto", stored_precision(folder), config.device)
+    refuse_difference(stored, to_dict(config), folder)
+
+
+def refuse_difference(stored: Mapping[str, Any], current: Mapping[str, Any], folder: Path) -> None:
+    """Raise for the first setting of the run in a folder that is another one now."""
     for name in (*current, *stored):
         if stored.get(name) != current.get(name):
             raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from rmt.hf.extra import require_package
@@ -10,22 +11,26 @@ from rmt.hf.extra import require_package
 NEW_PARTS = ("memory", "classifier", "score", "qa_outputs", "pre_classifier", "head", "pooler")
 
 
-def with_lora(model: Any, rank: int) -> Any:
-    """The model with matrices of a rank beside its own; the matrices that peft knows for the family."""
+def with_lora(model: Any, rank: int, targets: str = "") -> Any:
+    """The model with matrices of a rank beside `targets`, or beside those that peft knows for the family."""
     require_package("peft")
     from peft import LoraConfig, get_peft_model
     from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as TARGETS
 
-    targets: Any = TARGETS
+    known: Any = TARGETS
     family = model.config.model_type.removeprefix("rmt_")
     parts = dict(model.named_children())
     adapter = LoraConfig(
         r=rank,
         lora_alpha=2 * rank,
-        target_modules=targets.get(family, "all-linear"),
+        target_modules=targets or known.get(family, "all-linear"),
         modules_to_save=[name for name in NEW_PARTS if name in parts],
     )
-    return get_peft_model(model, adapter)
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "fan_in_fan_out"
+        )  # GPT-2 has its matrices transposed, as peft finds out
+        return get_peft_model(model, adapter)
 
 
 def merged(model: Any) -> Any:

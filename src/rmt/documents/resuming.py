@@ -10,6 +10,7 @@ import dataclasses
 import math
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,17 +83,10 @@ class ResumableTrainer(Trainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if self.saved is None:
             return
-        states: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in self.saved.optimizer.items():
-            number, name = key.split(".", 1)
-            states.setdefault(int(number), {})[name] = tensor
-        optimizer: Any = self.optimizer
         scheduler: Any = self.lr_scheduler
-        optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
         schedule = self.saved.trainer["schedule"]
         scheduler.load_state_dict(schedule)
-        for group, rate in zip(optimizer.param_groups, schedule["_last_lr"], strict=True):
-            group["lr"] = rate
+        put_optimizer(self.optimizer, self.saved.optimizer, schedule["_last_lr"])
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """Go on with the random numbers, and with the loss that no line of the log has yet.
@@ -111,17 +105,32 @@ class ResumableTrainer(Trainer):
 
 def snapshot_of(trainer: Any) -> Snapshot:
     """Everything that has to survive a crash."""
-    optimizer = {
-        f"{number}.{name}": torch.as_tensor(value)
-        for number, values in trainer.optimizer.state_dict()["state"].items()
-        for name, value in values.items()
-    }
     device = trainer.args.device
     state = {"rng": torch.get_rng_state()[None], "loss": trainer._tr_loss.detach()[None]}
     if device.type == "cuda":
         state["cuda_rng"] = torch.cuda.get_rng_state(device)[None]
     of_all = {name: rows_of_all(rows.to(device)) for name, rows in state.items()}
-    return Snapshot(weights(trainer.model), optimizer, of_all, position(trainer))
+    return Snapshot(weights(trainer.model), optimizer_tensors(trainer.optimizer), of_all, position(trainer))
+
+
+def optimizer_tensors(optimizer: Any) -> dict[str, Tensor]:
+    """The state of an optimizer by names for a file."""
+    return {
+        f"{number}.{name}": torch.as_tensor(value)
+        for number, values in optimizer.state_dict()["state"].items()
+        for name, value in values.items()
+    }
+
+
+def put_optimizer(optimizer: Any, saved: dict[str, Tensor], rates: Sequence[float]) -> None:
+    """Give an optimizer the state of a snapshot, and its groups their rates."""
+    states: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in saved.items():
+        number, name = key.split(".", 1)
+        states.setdefault(int(number), {})[name] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
 
 
 def position(trainer: Any) -> dict[str, Any]:

@@ -20,15 +20,15 @@ OLD_NAMES = {"rate": "lr", "memory_rate": "memory_lr", "decay": "weight_decay", 
 OLD_PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
 
-def load_settings(folder: Path) -> dict[str, Any]:
-    """The settings of the run in a folder, by their names of today.
+def load_settings(folder: Path, kind: type = FinetuneConfig) -> dict[str, Any]:
+    """The settings of the run in a folder, of this kind of configuration, by their names of today.
 
     What the commit that wrote them did not know has its default. Where no checksum proves that nothing else
     is missing, a field that is missing is damage.
     """
     path = folder / "config.yaml"
     values = load_yaml(path)
-    fields = {leaf.name: plain(leaf.default) for leaf in leaves(FinetuneConfig)}
+    fields = {leaf.name: plain(leaf.default) for leaf in leaves(kind)}
     if format_of(values, path) >= SEALED_SINCE and SEAL not in values:
         require_all(values, fields, path)
     return {**fields, **renamed(settings_in(unsealed(values, path, EDITED), path))}
@@ -41,9 +41,9 @@ def renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**current, "precision": OLD_PRECISIONS.get(str(precision), precision)}
 
 
-def stored_precision(folder: Path) -> AskedPrecision:
+def stored_precision(folder: Path, kind: type = FinetuneConfig) -> AskedPrecision:
     """The number format of the run in a folder; auto where none was written down."""
-    settings = load_settings(folder) if (folder / "config.yaml").exists() else {}
+    settings = load_settings(folder, kind) if (folder / "config.yaml").exists() else {}
     return cast(AskedPrecision, check(settings.get("precision") or "auto", AskedPrecision, "precision"))
 
 

@@ -17,7 +17,7 @@ from rmt.train.processes import is_first
 from rmt.train.warmup import warmup_steps
 
 if TYPE_CHECKING:
-    from rmt.documents.config import FinetuneConfig
+    from rmt.documents.tuning_config import TuningConfig
 
 
 class DocumentTraining(ResumableTrainer):
@@ -110,7 +110,7 @@ class DocumentDataset(torch.utils.data.Dataset):
         return iter(self.rows)
 
 
-def groups(model: Any, config: FinetuneConfig) -> list[dict[str, Any]]:
+def groups(model: Any, config: TuningConfig) -> list[dict[str, Any]]:
     """Weights with decay, norms and biases without, memory and LoRA without, at rates of their own."""
     decayed: list[Any] = []
     plain: list[Any] = []

@@ -1,0 +1,94 @@
+"""`rmt finetune TEXT --task lm`: a pretrained decoder with memory learns a text."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rmt.cli.front import Command
+from rmt.cli.pretrained import quiet_transformers
+from rmt.cli.progress import observer
+from rmt.cli.training import RunFolderOptions
+from rmt.config import from_dict
+from rmt.documents.language_config import LanguageConfig
+from rmt.errors import ConfigError
+from rmt.location import trusting
+from rmt.train.stored import settings_in
+
+EXAMPLES = """examples:
+  rmt finetune novel.txt --task lm --backbone MODEL                     text in, model out
+  rmt finetune novel.txt --task lm --backbone MODEL --compare all        beside the plain decoder
+  rmt finetune FOLDER --task lm --backbone MODEL --segment_length 512   train.txt, valid.txt, test.txt
+The same command on the same --out resumes. rmt finetune --help is about labelled documents."""
+COMMAND = Command(
+    "finetune",
+    "Fine-tune a pretrained decoder with memory on a text.",
+    EXAMPLES,
+    RunFolderOptions,
+    settings=LanguageConfig,
+    arguments={"data": "TEXT"},
+    unpack=settings_in,
+)
+NAMES = {  # what a perplexity is of
+    "carried": "memory carried",
+    "reset": "memory reset at every segment",
+    "carried_untrained": "before training, memory carried",
+    "reset_untrained": "before training: plain windows",
+    "plain": "plain windows, trained on equal tokens",
+    "full_attention": "full attention over a training sequence, trained on equal tokens",
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    invocation = COMMAND.collect(argv)
+    if invocation is None:
+        return 0
+    config = from_dict(LanguageConfig, invocation.settings)
+    if invocation.printed(config):
+        return 0
+    if not config.data:
+        raise ConfigError(
+            "TEXT is missing: name a text file, or a folder with train.txt, valid.txt and test.txt"
+        )
+    with trusting(invocation.options.trust):
+        return run(config, invocation.options)
+
+
+def run(config: LanguageConfig, options: RunFolderOptions) -> int:
+    """One run or one per seed, then the result."""
+    quiet_transformers()
+    from rmt.documents.language import tune_language
+
+    top = Path(options.out or default_folder(config))
+    results: list[dict[str, Any]] = []
+    for seed in range(config.seed, config.seed + options.seeds):
+        folder = top / f"seed_{seed}" if options.seeds > 1 else top
+        with observer(f"seed {seed}", math.inf, options.quiet) as watcher:
+            result, was_finished = tune_language(replace(config, seed=seed), folder, watcher, options.restart)
+        results.append(result)
+        print(f"{'already finished' if was_finished else 'finished'}: {folder}")
+        print(table([result]), flush=True)
+    if len(results) > 1:
+        print(f"{len(results)} seeds\n{table(results)}")
+    return 0
+
+
+def default_folder(config: LanguageConfig) -> Path:
+    """A name that says what is special about a run."""
+    data, backbone = Path(config.data).stem, Path(config.backbone).name
+    return Path("runs") / f"{data}-{backbone}-lm-{config.segments}-{config.memory}-{config.seed}"
+
+
+def table(results: Sequence[dict[str, Any]]) -> str:
+    """Perplexities on the test text, a line each; with their deviation where there are several."""
+    lines = []
+    for name, text in NAMES.items():
+        values = [result["metrics"]["test"][name] for result in results if name in result["metrics"]["test"]]
+        if values:
+            deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+            lines.append(f"  perplexity {statistics.mean(values):.2f}{deviation}  {text}")
+    return "\n".join(lines)

@@ -1,0 +1,168 @@
+"""A decoder learns a text: harmless at first, resumed to the bit, measured as it says, and saved whole."""
+
+import json
+import random
+
+import pytest
+import torch
+import transformers
+
+from rmt.cli.main import main
+from rmt.documents.language import tune_language
+from rmt.documents.language_config import LanguageConfig
+from rmt.documents.language_test import perplexity_of
+from rmt.documents.language_text import LanguageText, TrainingSpans, load_language_text
+from rmt.documents.language_training import losses, pieces
+from rmt.errors import ConfigError, DataError
+from tests.documents.tiny import FinetuneWatcher, finetune_end
+from tests.hf.tokens import tokenizer
+from tests.hf.zoo import plain
+
+SETTINGS = {
+    "segments": 2,
+    "segment_length": 6,
+    "memory": 2,
+    "tokens": 10 * 24,
+    "batch": 2,
+    "lora": 2,
+    "evaluate_every": 4,
+    "test_segments": 3,
+    "test_tokens": 40,
+    "device": "cpu",
+}
+WORDS = ("the", "film", "was", "good", "bad")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder with a tiny GPT-2 with dropout and a text of a few words."""
+    folder = tmp_path_factory.mktemp("language")
+    dropout = {"resid_pdrop": 0.1}
+    model = plain("gpt2", "ForCausalLM", vocab_size=len(tokenizer()), **dropout)
+    model.float().save_pretrained(folder / "gpt2")
+    tokenizer().save_pretrained(folder / "gpt2")
+    draw = random.Random(0)
+    lines = [" ".join(draw.choices(WORDS, k=8)) for _ in range(200)]
+    (folder / "novel.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def config_of(home, **settings):
+    return LanguageConfig(
+        data=str(home / "novel.txt"), backbone=str(home / "gpt2"), **{**SETTINGS, **settings}
+    )
+
+
+class Killed(Exception):
+    pass
+
+
+class KillingWatcher(FinetuneWatcher):
+    """Ends a run while it is being told of its second evaluation."""
+
+    evaluations = 0
+
+    def evaluated(self, record):
+        self.evaluations += 1
+        if self.evaluations == 2:
+            raise Killed
+
+
+@pytest.fixture(scope="module")
+def finished(home):
+    """A run that nothing stopped, beside what it is compared with."""
+    torch.set_default_dtype(torch.float32)
+    result, was_finished = tune_language(config_of(home, compare="all"), home / "whole", FinetuneWatcher())
+    assert not was_finished
+    return result
+
+
+def test_a_run_starts_harmless_and_compares_memory_with_the_plain_decoder(home, finished):
+    perplexities = finished["metrics"]["test"]
+    assert perplexities["carried_untrained"] == pytest.approx(perplexities["reset_untrained"], rel=1e-6)
+    assert {"carried", "reset", "plain", "full_attention"} < set(perplexities)
+    assert all(
+        value < perplexities["reset_untrained"]
+        for name, value in perplexities.items()
+        if "untrained" not in name
+    )
+    assert perplexities["carried"] != perplexities["reset"]
+    curve = [json.loads(line) for line in (home / "whole" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["tokens"] for line in curve if "split" in line] == [96, 192, 240]
+    result, was_finished = tune_language(config_of(home, compare="all"), home / "whole", FinetuneWatcher())
+    assert (was_finished, result) == (True, finished)
+
+
+def test_a_killed_run_ends_with_the_bits_of_one_that_was_never_stopped(home, finished):
+    torch.set_default_dtype(torch.float32)
+    with pytest.raises(Killed):
+        tune_language(config_of(home, compare="all"), home / "killed", KillingWatcher())
+    tune_language(config_of(home, compare="all"), home / "killed", FinetuneWatcher())
+    assert finetune_end(home / "killed") == finetune_end(home / "whole")
+
+
+def test_the_saved_model_is_the_one_that_was_measured(home, finished):
+    torch.set_default_dtype(torch.float32)
+    model = transformers.AutoModelForCausalLM.from_pretrained(home / "whole" / "model")
+    words = transformers.AutoTokenizer.from_pretrained(home / "whole" / "model")
+    rows = load_language_text(str(home / "novel.txt"), words).rows("test", 18, 40)
+    assert model.settings.kind == "associative"
+    for name, carried in (("carried", True), ("reset", False)):
+        measured = perplexity_of(model, rows, 6, carried=carried, precision="32-true")
+        assert measured == pytest.approx(finished["metrics"]["test"][name], rel=1e-5)
+
+
+@torch.no_grad()
+def test_perplexity_with_memory_carried_is_that_of_the_whole_text_at_once(home, finished):
+    model = transformers.AutoModelForCausalLM.from_pretrained(home / "whole" / "model", dtype=torch.float64)
+    rows = torch.randint(3, 17, (3, 19), generator=torch.Generator().manual_seed(0))
+    whole = losses(model.eval()(input_ids=rows[:, :-1]).logits, rows[:, 1:]).mean().exp()
+    assert perplexity_of(model, rows, 6, carried=True, precision="64-true") == pytest.approx(whole.item())
+
+
+def test_spans_come_once_in_a_pass_in_an_order_that_the_seed_decides():
+    spans = TrainingSpans(torch.arange(100), length=8, seed=3)
+    starts = [spans.start(number) for number in range(2 * spans.count)]
+    for part in (starts[: spans.count], starts[spans.count :]):
+        assert len({start // 8 for start in part}) == spans.count == 11
+        assert len({start % 8 for start in part}) == 1
+    assert torch.equal(spans.rows(4, 2), TrainingSpans(torch.arange(100), 8, 3).rows(4, 2))
+    assert starts != [TrainingSpans(torch.arange(100), 8, 4).start(number) for number in range(22)]
+    with pytest.raises(DataError, match="train: 9 tokens are fewer than two sequences of 8"):
+        TrainingSpans(torch.arange(9), 8, 0)
+
+
+def test_tested_rows_stand_side_by_side():
+    text = LanguageText({"test": torch.arange(20)})
+    assert text.rows("test", 6, None).tolist() == [list(range(start, start + 7)) for start in (0, 6, 12)]
+    assert len(text.rows("test", 6, 13)) == 2
+    with pytest.raises(DataError, match="test: 20 tokens are fewer than the 31 of one sequence"):
+        text.rows("test", 30, None)
+
+
+def test_a_curriculum_goes_through_the_divisors_in_the_first_half():
+    config = LanguageConfig(backbone="any", segments=4, curriculum="segments")
+    assert [pieces(config, step / 8) for step in range(8)] == [1, 1, 2, 2, 4, 4, 4, 4]
+    assert pieces(LanguageConfig(backbone="any", segments=4), 0.0) == 4
+
+
+def test_mistakes_are_told_in_a_line(home, tmp_path):
+    with pytest.raises(ConfigError, match=r"lora_lr=2\.0 has no effect without --lora"):
+        config_of(home, lora=0, lora_lr=2.0)
+    with pytest.raises(ConfigError, match="tokens=10 are fewer than the 24 of one update"):
+        tune_language(config_of(home, tokens=10), tmp_path / "few", FinetuneWatcher())
+    with pytest.raises(
+        ConfigError, match="full attention over 2 × 60 tokens needs more than the decoder's 64"
+    ):
+        tune_language(config_of(home, compare="all", segment_length=60), tmp_path / "far", FinetuneWatcher())
+    with pytest.raises(ConfigError, match="holds a run with seed=0, not 1; name another --out"):
+        tune_language(config_of(home, compare="all", seed=1), home / "whole", FinetuneWatcher())
+
+
+def test_the_command_prints_what_was_measured(home, finished, capsys):
+    settings = {**SETTINGS, "backbone": home / "gpt2", "out": home / "whole", "task": "lm"}
+    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    assert main(["finetune", str(home / "novel.txt"), *words, "--compare", "all"]) == 0
+    printed = capsys.readouterr().out
+    assert f"perplexity {finished['metrics']['test']['carried']:.2f}  memory carried" in printed
+    assert "full attention over a training sequence" in printed
