@@ -132,13 +132,13 @@ COMMAND_LINES = {
     "train copy --task.options length=9": ["task.options has length=9", "task.length=9"],
     # other commands
     "evaluate": ["RUN", "see rmt evaluate --help"],
-    "evaluate nothing": ["'nothing' is not a run", "config.yaml", "rmt train"],
+    "evaluate nothing": ["run 'nothing' does not exist", "rmt runs lists"],
     "evaluate RUN --split tset": ["split='tset'", "train, valid, test", "did you mean 'test'?"],
     "evaluate RUN --samples 0": ["samples=0", "at least 1"],
     "evaluate RUN --batch ten": ["batch='ten'", "a whole number"],
     "evaluate RUN --device gpu": ["device='gpu'", "auto, cpu, cuda"],
     "attention": ["RUN", "see rmt attention --help"],
-    "attention nothing": ["'nothing' is not a run", "config.yaml", "rmt train"],
+    "attention nothing": ["run 'nothing' does not exist", "rmt runs lists"],
     "attention RUN --split tset": ["split='tset'", "train, valid, test", "did you mean 'test'?"],
     "attention RUN --examples 0": ["examples=0", "at least 1"],
     "attention RUN --example 0": ["example=0", "at least 1"],
@@ -265,7 +265,7 @@ def test_a_mistake_about_a_run_is_one_line(capsys):
     assert_refused(capsys, "evaluate run --segments 7", ["segments=7", "9 tokens", "nearest: 5, 9"])
     assert_refused(capsys, "evaluate run --samples 13", ["13", "'test'", "1 to 12"])
     assert_refused(capsys, "evaluate run/checkpoints", ["'run/checkpoints' is not a run", "rmt train"])
-    assert_refused(capsys, "evaluate run/checkpoints/step_5", ["step_5' is not a run", "rmt train"])
+    assert_refused(capsys, "evaluate run/checkpoints/step_5", ["step_5' does not exist", "rmt runs"])
     assert_refused(capsys, "report run/config.yaml", ["'run/config.yaml'", "name run folders"])
 
 

@@ -12,7 +12,10 @@ from tests.cli.test_bad_input import assert_refused
 # what the line has to say
 REFUSED = {
     "train text": ["data is missing", "--data"],
-    "train text --data bok": ["unknown corpus 'bok'", "the path of a text"],
+    "train text --data bok": [
+        "data='bok' does not exist",
+        "name a text, a folder of them, or one of: wikitext-2, ",
+    ],
     "train text --data b.txt": ["'b.txt' does not exist", "name a text file"],  # not: did you mean text8?
     "train text --data bok.txt": ["'bok.txt' does not exist", "name a text file"],
     "train text --data nowhere/book.txt": ["'nowhere/book.txt' does not exist", "name a text file"],

@@ -400,7 +400,7 @@ def test_a_missing_tokenizer_backbone_or_file_is_one_clear_line(capsys):
         ),
         ("predict nothing one.txt", "file 'one.txt' does not exist"),
         ("predict nothing latin1.txt", "file 'latin1.txt' is not UTF-8 at byte 3; convert it first"),
-        (f"predict nothing {data}", "run 'nothing' has no model yet"),
+        (f"predict nothing {data}", "run 'nothing' does not exist; rmt runs lists those that do"),
         ("predict nothing", "FILES are missing"),
         ("info ./nowhere", "backbone='./nowhere' cannot be loaded"),
         (f"info {name} --memory -1", "memory=-1 must be at least 0"),

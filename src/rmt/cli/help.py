@@ -91,17 +91,21 @@ def line(name: str, text: str) -> str:
     return "\n".join([rows[0], *(" " * COLUMN + row for row in rows[1:])]) if rows else start
 
 
+def literals(leaf: Leaf) -> list[str]:
+    """The words that a flag takes."""
+    if leaf.type is bool:
+        return ["true", "false"]
+    kinds = (kind for kind in choices(leaf.type) if get_origin(kind) is Literal)
+    return [str(word) for kind in kinds for word in get_args(kind)]
+
+
 def meta(leaf: Leaf, short: str = "") -> str:
     """The values that a flag takes, or their name."""
     if flags.is_switch(leaf):
         return ""
-    words = [
-        str(word) for kind in choices(leaf.type) if get_origin(kind) is Literal for word in get_args(kind)
-    ]
     if flags.is_mapping(leaf):
         return " KEY=VALUE"
-    if leaf.type is bool:
-        return " true|false"
+    words = literals(leaf)
     is_open = any(kind in (int, float, str) or get_origin(kind) is tuple for kind in choices(leaf.type))
     named = [(short or leaf.name.rsplit(".", 1)[-1]).upper()] if is_open else []
     text = "|".join(named + words)

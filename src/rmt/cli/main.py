@@ -27,6 +27,7 @@ COMMANDS = {
     "bench": "how fast training is here, eager and on the fast path",
     "reproduce": "train all runs of one of the paper's comparisons",
     "report": "results of many runs as one table beside the paper's",
+    "completion": "a script that completes commands, flags and values in your shell",
 }
 
 OUT_OF_MEMORY = (  # in the words of torch
@@ -52,6 +53,8 @@ def run(argv: Sequence[str] | None) -> int:
     """Find the command and run it; errors are a line."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
+        if arguments[:1] == ["help"]:
+            arguments = [*arguments[1:], "--help"]
         if not arguments or arguments[0] in ("-h", "--help"):
             print(usage())
             return 0
@@ -96,9 +99,9 @@ def is_about_memory(error: Exception) -> bool:
 
 
 def usage() -> str:
-    lines = "\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items())
+    lines = "\n".join(f"  {name:11}{text}" for name, text in COMMANDS.items())
     return (
-        "usage: rmt COMMAND [OPTIONS]\n\n"
+        "usage: rmt COMMAND [OPTIONS], or rmt help [COMMAND]\n\n"
         "Recurrent Memory Transformer: memory tokens that carry information between segments.\n\n"
         f"commands:\n{lines}\n\n"
         "examples:\n  rmt demo\n  rmt train copy --segments 3 --length 8 --target 0.99\n  rmt train --help\n"

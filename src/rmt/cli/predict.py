@@ -104,8 +104,9 @@ def texts(files: Sequence[str], options: PredictOptions) -> Iterator[NamedDocume
     from rmt.documents.corpus import rows
 
     for file in map(Path, files):
-        if not file.is_file():
-            raise DataError(f"file {str(file)!r} does not exist; name a text or a table")
+        if not file.exists() or file.is_dir():
+            problem = "is a folder" if file.is_dir() else "does not exist"
+            raise DataError(f"file {str(file)!r} {problem}; name a text or a table")
         if file.suffix not in TABLES:
             yield whole(NamedDocument(str(file), text_of(file)))
             continue

@@ -143,11 +143,14 @@ def report(stream: Any, before: tuple[int, int], seconds: float, as_json: bool) 
     if as_json:
         print(json.dumps(result))
         return
+    quality = "nothing predicts the first token" if tokens else "the stream is empty: nothing was read"
+    if score.tokens:
+        quality = f"perplexity {score.perplexity:.3f}, {score.bits:.4f} bits per token "
+        quality += f"over {score.tokens:,} tokens"
     print(
         f"{count:,} bytes, {tokens:,} tokens in {seconds:.1f} s "
         f"({count / seconds:,.0f} bytes/s, {tokens / seconds:,.0f} tokens/s)\n"
-        f"perplexity {score.perplexity:.3f}, {score.bits:.4f} bits per token over {score.tokens:,} tokens; "
-        f"state {session.state.nbytes:,} bytes"
+        f"{quality}; state {session.state.nbytes:,} bytes"
         + (f"\n{stream.unknown:,} symbols are not in the model's vocabulary" if stream.unknown else "")
     )
 

@@ -150,7 +150,11 @@ class Table(NamedTuple):
         needed = (columns.text, columns.label, *([columns.question] if self.kind.asks else []))
         for number, row in enumerate(rows, 1):
             for column in needed:
-                if row.get(column) is None:
+                if column in row and row[column] is None:
+                    raise DataError(
+                        f"{self.file}: row {number} has nothing in column {column!r}; fill or remove it"
+                    )
+                if column not in row:
                     raise DataError(
                         f"{self.file}: row {number} has no column {column!r}; it has "
                         f"{', '.join(map(str, row))}; name it with --text or --label"
@@ -164,7 +168,9 @@ class Table(NamedTuple):
 def by_split(table: Iterable[Mapping[str, Any]], source: Table) -> dict[str, list[Document]]:
     """The rows of one file; a column `split` says where they belong."""
     table, column = list(table), source.columns.split
-    if not table or column not in table[0]:
+    if not table:
+        raise DataError(f"{source.file} has no rows: there is nothing to learn from; give labelled documents")
+    if column not in table[0]:
         return {"train": list(source.documents(table))}
     known = {name: split for split, names in SPLITS.items() for name in names}
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)

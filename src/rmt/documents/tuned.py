@@ -17,6 +17,8 @@ from rmt.errors import CheckpointError, ConfigError
 from rmt.hf import add_memory
 from rmt.hf.families import FAMILIES
 from rmt.hf.limit import UNLIMITED
+from rmt.train.stored import require_run
+from rmt.yamlfile import load_yaml
 
 
 class TunedModel(NamedTuple):
@@ -66,6 +68,11 @@ def accepted(model: Any, inputs: Row) -> Row:
 def load_tuned(folder: str | Path, settings: TaskSettings, dtype: torch.dtype = torch.float32) -> TunedModel:
     """The model that a run saved, its weights in a number format; its own configuration knows the labels."""
     model_folder = Path(folder) / "model"
+    require_run(Path(folder))
+    if "preset" in load_yaml(Path(folder) / "config.yaml"):
+        raise CheckpointError(
+            f"{str(folder)!r} is a run of rmt train, not of rmt finetune; use it with: rmt evaluate {folder}"
+        )
     if not (model_folder / "config.json").exists():
         raise CheckpointError(
             f"run {str(folder)!r} has no model yet; finish it with the same rmt finetune command"

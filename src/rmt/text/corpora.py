@@ -6,11 +6,12 @@ author's own site has the same archives.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from rmt.errors import DataError, unknown
+from rmt.errors import DataError, shown, unknown
 from rmt.seal import checksum
 from rmt.text.files import (
     SPLITS,
@@ -126,7 +127,12 @@ def find_source(
     if copy is not None:
         raise DataError(f"path={str(copy)!r} has no effect: {data!r} is not a known corpus; leave it out")
     if not Path(data).exists() and "." not in data and Path(data).name == data:
-        raise unknown("corpus", data, [*CORPORA, "the path of a text"])
+        if difflib.get_close_matches(data, CORPORA, n=1):
+            raise unknown("corpus", data, CORPORA)
+        names = ", ".join(CORPORA)
+        raise DataError(
+            f"data={shown(data)} does not exist; name a text, a folder of them, or one of: {names}"
+        )
     return local_source(Path(data), tokens or "bytes", occurring)
 
 

@@ -27,11 +27,12 @@ FORMER_PRECISION: Precision = "32-true"  # where a configuration names none: onc
 def load_config(run: str | Path) -> RunConfig:
     """The configuration of a run folder; an older format's missing fields get their defaults."""
     path = Path(run) / "config.yaml"
-    if not path.exists():
-        raise CheckpointError(
-            f"{str(run)!r} is not a run: it has no config.yaml; name a folder that rmt train wrote"
-        )
+    require_run(Path(run))
     values = load_yaml(path)
+    if "backbone" in values:
+        raise CheckpointError(
+            f"{str(run)!r} is a run of rmt finetune, not of rmt train; use it with: rmt predict {run} FILES"
+        )
     version = format_of(values, path)
     if version >= COMPLETE_SINCE:
         names = (leaf.name for leaf in leaves(RunConfig) if ADDED.get(leaf.name, 0) <= version)
@@ -46,6 +47,29 @@ def load_config(run: str | Path) -> RunConfig:
             raise NotWhole(f"{str(path)!r} is damaged: {group} is missing; {RESTORE}")
     unsealed(values, path, EDITED)
     return config
+
+
+def require_run(run: Path) -> None:
+    """Raise for what is no run folder, saying what it is."""
+    if (run / "config.yaml").is_file():
+        return
+    if not run.exists():
+        raise CheckpointError(f"run {str(run)!r} does not exist; rmt runs lists those that do")
+    if not run.is_dir():
+        raise CheckpointError(f"{str(run)!r} is a file, not a run; name a folder that rmt train wrote")
+    inside = sorted(path.parent.relative_to(run) for path in run.glob("*/config.yaml"))
+    if inside:
+        raise CheckpointError(
+            f"{str(run)!r} is a folder of {len(inside)} runs; name one of them, such as {run / inside[0]}"
+        )
+    if (run / "config.json").is_file():
+        raise CheckpointError(
+            f"{str(run)!r} is a pretrained model, not a run of rmt train; load it with from_pretrained, or "
+            "look into it with rmt attention --text FILE"
+        )
+    raise CheckpointError(
+        f"{str(run)!r} is not a run: it has no config.yaml; name a folder that rmt train wrote"
+    )
 
 
 def settings_in(values: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
