@@ -13,7 +13,13 @@ from rmt.train.probe import INPUTS, MemoryProbe, probe_memory, probed_segments
 from tests.laws.models import build, carried, configuration, over, random_tokens
 from tests.train.runs import metrics, run, tiny, weights
 
-KINDS = ("rmt", "transformer_xl_rmt", "unwritten_memory", "memory_in_layers_with_cache")
+KINDS = (
+    "rmt",
+    "transformer_xl_rmt",
+    "unwritten_memory",
+    "memory_in_layers_with_cache",
+    "associative_memory_with_cache",
+)
 FIELDS = MemoryProbe._fields
 
 
