@@ -99,6 +99,19 @@ def test_copy_is_probed_up_to_the_first_segment_of_the_answer():
     assert segments[0].tokens.shape == (INPUTS, 2)
 
 
+def test_what_comes_behind_the_answer_is_not_probed(monkeypatch):
+    """A task of one's own may ask early, and tell something else afterwards."""
+    batch = Copy(length=2).split("valid", 4)
+    early = batch.answer.clone()
+    early[:, 4:] = False
+    monkeypatch.setattr(Copy, "beginning", lambda *_: batch._replace(answer=early, loss_mask=early))
+    assert len(probed_segments(Copy(length=2), 3)) == 2
+    early[:, 3:] = False
+    assert len(probed_segments(Copy(length=2), 3)) == 1
+    early[:] = False
+    assert len(probed_segments(Copy(length=2), 3)) == 1
+
+
 def test_an_answer_that_begins_before_the_first_border_is_probed_in_the_last_segment():
     assert len(probed_segments(Copy(length=2), 3)) == 2
 

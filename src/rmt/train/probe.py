@@ -43,12 +43,12 @@ class MemoryProbe(NamedTuple):
 def probed_segments(task: Task, length: int) -> list[Segment]:
     """The first inputs of the validation set, up to the first segment of their answer.
 
-    Where an answer begins before the first border, up to the last segment.
+    Where an answer begins before the first border, up to its last segment.
     """
     batch = task.beginning("valid", max(1, min(INPUTS, MOST_TOKENS // task.total_length)))
-    segments = cut(Segment(*batch[:3]), length)
-    first = min(batch.answer.any(0).nonzero().flatten().tolist(), default=0) // length
-    return segments[: first + 1] if first else segments
+    answered = [0, *(batch.answer.any(0).nonzero().flatten() // length).tolist()]  # numbers of segments
+    begins = answered[1] if len(answered) > 1 else 0
+    return cut(Segment(*batch[:3]), length)[: (begins or answered[-1]) + 1]
 
 
 def probe_memory(model: SegmentModel, segments: Sequence[Segment], depth: Depth = "full") -> MemoryProbe:
@@ -111,6 +111,6 @@ def norm(tensors: Sequence[Tensor]) -> float:
 def apart(tensors: Sequence[Tensor], dimension: int) -> float:
     """The norm of tensors minus their means over a dimension, over their norm; 0 where nothing is carried."""
     whole = norm(tensors)
-    return (
-        norm([tensor - tensor.mean(dimension, keepdim=True) for tensor in tensors]) / whole if whole else 0.0
-    )
+    if not whole:
+        return 0.0
+    return norm([tensor - tensor.mean(dimension, keepdim=True) for tensor in tensors]) / whole
