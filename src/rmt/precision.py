@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # pages of help name the formats, and do without torch
 
 Precision = Literal["32-true", "bf16-mixed", "64-true"]  # that a run may have
 AskedPrecision = Literal["auto", "32-true", "bf16-mixed", "64-true"]
+DeviceName = Literal["auto", "cpu", "cuda", "mps"]  # auto = a CUDA device if there is one, else the CPU
 MIXED = "bf16-mixed"
 NAMES = ("auto", "32-true", MIXED, "64-true")
 
@@ -39,6 +40,8 @@ def precision_of(asked: str, device: torch.device | str, trained: str = "auto") 
     if asked == MIXED and device.type == "cuda" and not multiplies:
         card = torch.cuda.get_device_name(device)
         raise ConfigError(f"precision={MIXED}: {card} does not multiply in bfloat16; use 32-true or auto")
+    if device.type == "mps" and "64-true" in (asked, trained):
+        raise ConfigError("precision=64-true: device=mps has no float64; use device=cpu")
     precision = trained if asked == "auto" else asked
     if asked == "auto" and trained in ("auto", MIXED):
         precision = MIXED if multiplies else "32-true"

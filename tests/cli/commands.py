@@ -22,6 +22,7 @@ NEEDED = {
     "data get": "enwik8",
     "data prepare": "book.txt",
     "data check": "folder",
+    "completion": "bash",
 }
 
 

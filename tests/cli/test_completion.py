@@ -90,3 +90,19 @@ def test_help_is_the_help_of_a_command(capsys):
 def test_the_first_page_names_every_command(capsys):
     out = rmt(capsys, "--help").out
     assert all(f"\n  {name} " in out for name in COMMANDS)
+
+
+def test_the_help_of_training_names_every_task(capsys):
+    from rmt.tasks.registry import TASKS
+
+    arguments = rmt(capsys, "train --help").out.partition("\noptions:")[0]
+    assert all(name in arguments for name in TASKS)
+
+
+@pytest.mark.parametrize("task", ["copy", "reverse"])
+def test_what_is_shown_is_as_long_as_what_is_trained_on(capsys, task):
+    from tests.cli.command import printed
+
+    shown = rmt(capsys, f"data show {task} --examples 1").out
+    length = printed(capsys, f"train {task}").task.length
+    assert shown == rmt(capsys, f"data show {task} --examples 1 --length {length}").out

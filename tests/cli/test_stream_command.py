@@ -121,7 +121,7 @@ def test_kill_9_loses_at_most_save_every_segments_and_resuming_says_so(capsys):
     [
         ("stream run nowhere", ["file='nowhere'", "does not exist"]),
         ("stream run run", ["file='run' is a folder"]),
-        ("stream nowhere text", ["'nowhere' is not a run"]),
+        ("stream nowhere text", ["run 'nowhere' does not exist"]),
         ("stream run text --save_every 3", ["save_every=3 has no effect", "--save"]),
         ("stream run text --save state --save_every 0", ["save_every=0", "above 0"]),
         ("stream run text --save text", ["save='text' exists", "--resume text"]),

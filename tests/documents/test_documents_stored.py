@@ -45,7 +45,7 @@ def test_a_missing_line_is_seen_where_the_checksum_was_deleted_on_purpose(run):
     lines = (run / "config.yaml").read_text().splitlines(True)
     kept = [line for line in lines if not line.startswith(("sha256", "depth"))]
     (run / "config.yaml").write_text("".join(kept))
-    with pytest.raises(CheckpointError, match="is damaged: depth is missing, which format 3 has"):
+    with pytest.raises(CheckpointError, match=f"is damaged: depth is missing, which format {FORMAT} has"):
         load_settings(run)
 
 

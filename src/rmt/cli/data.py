@@ -26,7 +26,7 @@ class ShownTask:
 
     name: str = required("a task's name, or module:Class", argument="TASK")
     segments: int = option(1, "mark the borders of so many segments", at_least(1))
-    length: int | None = option(None, "symbols in the input sequence; none = the task's own", at_least(1))
+    length: int | None = option(None, "symbols in the input sequence; none = as in rmt train", at_least(1))
     data: str | None = option(None, "text: a corpus, a prepared folder or a text; memory-qa: its folder")
     options: dict[str, Any] = option({}, "further options of the task, as KEY=VALUE")
 
@@ -61,10 +61,12 @@ def list_tasks(options: ListOptions) -> int:
 
 
 def show_task(options: ShowOptions) -> int:
+    from rmt.experiments.recipe import sizes_of
     from rmt.tasks.registry import make_task
 
     shown = options.task
-    task = make_task(shown.name, **shown.options, **shown.named())
+    usual = sizes_of({"task": {"name": shown.name}}, "modern", "small").get("task", {})
+    task = make_task(shown.name, **(usual | shown.options | shown.named()))
     if shown.segments > 1 and "segments" not in task.settings:
         raise ConfigError(f"segments={shown.segments} has no effect on task {shown.name!r}; leave it out")
     step = task.tokens_per_segment(shown.segments)

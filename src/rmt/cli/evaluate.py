@@ -10,7 +10,7 @@ from typing import Literal
 from rmt.cli.front import Command, TrustOptions
 from rmt.config import at_least, option, required
 from rmt.location import trusting
-from rmt.precision import TO_USE, AskedPrecision
+from rmt.precision import TO_USE, AskedPrecision, DeviceName
 from rmt.tasks.unknown import RULES, UnknownRule
 
 EXAMPLES = """examples:
@@ -40,7 +40,7 @@ class EvaluateOptions(TrustOptions):
     unknown: str | None = option(
         None, f"text: measure another text than the run's; what becomes of symbols that only it has: {RULES}"
     )
-    device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    device: DeviceName = option("auto", "where to compute")
     precision: AskedPrecision = option("auto", TO_USE)
     json: bool = option(False, "print JSON")
     quiet: bool = option(False, "no progress bar")

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rmt.cli.front import Command, TrustOptions
 from rmt.cli.pretrained import quiet_transformers
 from rmt.config import at_least, option, required
 from rmt.errors import DataError, shortened
 from rmt.location import trusting
-from rmt.precision import TO_USE, AskedPrecision
+from rmt.precision import TO_USE, AskedPrecision, DeviceName
 
 if TYPE_CHECKING:
     from rmt.documents.deciding import SegmentWeight
@@ -37,7 +37,7 @@ class PredictOptions(TrustOptions):
     text: str = option("text", "column of the text in a table")
     question: str = option("question", "column of the question in a table, of question-answering")
     batch: int = option(8, "documents at a time", at_least(1))
-    device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    device: DeviceName = option("auto", "where to compute")
     precision: AskedPrecision = option("auto", TO_USE)
     segments: bool = option(False, "also print by how much each segment made the answer more probable")
     json: bool = option(False, "print JSON, a line per document")

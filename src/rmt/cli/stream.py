@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 from rmt.cli.front import Command, TrustOptions
 from rmt.cli.notes import seldom
+from rmt.cli.saving import require_new
 from rmt.cli.terminal import console
 from rmt.config import above, option, required
 from rmt.errors import ConfigError, printable
 from rmt.location import trusting
-from rmt.precision import TO_USE, AskedPrecision
+from rmt.precision import TO_USE, AskedPrecision, DeviceName
 from rmt.stopping import REQUEST, Stopped
 from rmt.tasks.unknown import RULES, UnknownRule
 
@@ -45,7 +46,7 @@ class StreamOptions(TrustOptions):
     unknown: str = option(
         "error", f"what becomes of a byte or character that the model does not know: {RULES}"
     )
-    device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    device: DeviceName = option("auto", "where to compute")
     precision: AskedPrecision = option("auto", TO_USE)
     json: bool = option(False, "print the result as JSON")
     quiet: bool = option(False, "print the result only")
@@ -71,15 +72,9 @@ def main(argv: Sequence[str]) -> int:
 
 def refuse(options: StreamOptions) -> None:
     """Raise for files that are not there, and for options that would harm or do nothing."""
-    saves = options.save or options.resume
-    if options.save_every is not None and not saves:
+    if options.save_every is not None and not (options.save or options.resume):
         raise ConfigError(f"save_every={options.save_every} has no effect without --save; leave it out")
-    if options.save and options.save != options.resume and Path(options.save).exists():
-        raise ConfigError(
-            f"save={options.save!r} exists; go on from it with --resume {options.save}, or name another"
-        )
-    if saves and not Path(saves).absolute().parent.is_dir():
-        raise ConfigError(f"save={saves!r} is in a folder that does not exist; make it first")
+    require_new(options.save, options.resume)
 
 
 def run(options: StreamOptions, file: BinaryIO) -> int:

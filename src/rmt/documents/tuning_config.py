@@ -8,7 +8,7 @@ from typing import Literal
 from rmt.config import Interval, above, at_least, check_fields, option
 from rmt.core.config import MEMORY_KINDS
 from rmt.errors import ConfigError
-from rmt.precision import TO_TRAIN, AskedPrecision
+from rmt.precision import TO_TRAIN, AskedPrecision, DeviceName
 from rmt.train.config import LARGEST_SEED, RATE
 from rmt.train.warmup import check_warmup
 
@@ -42,7 +42,7 @@ class TuningConfig:
     clip: float = option(1.0, "largest norm of the gradient; 0 = no clipping", at_least(0))
     precision: AskedPrecision = option("auto", TO_TRAIN)
     seed: int = option(0, "random seed of the head, of memory, dropout and order", Interval(0, LARGEST_SEED))
-    device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    device: DeviceName = option("auto", "where to compute")
 
     def __post_init__(self) -> None:
         check_fields(self)

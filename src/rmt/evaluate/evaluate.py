@@ -17,6 +17,7 @@ from rmt.evaluate.generate import EncodedSource, generate_on, model_made
 from rmt.gpu.graphs import sent
 from rmt.infer.segments import in_format
 from rmt.infer.work import Results, inference, worker_of
+from rmt.nn.widest import widest
 from rmt.tasks.task import Batch, Task
 
 # B batch · T tokens of the whole sequence · L tokens of a segment
@@ -72,7 +73,7 @@ def evaluate(
             done += len(rows.tokens)
             progress(done, total)
     assert sums is not None, "a split has an example"
-    columns = torch.stack([column.double() for column in sums]).tolist()  # waits for the device, once
+    columns = torch.stack([column.to(widest(column.device)) for column in sums]).tolist()  # waits, once
     whole = dict(zip(Sums._fields, columns, strict=True))
     if not whole["characters"]:
         raise ConfigError(
@@ -152,7 +153,7 @@ def force_segment(model: SegmentModel, _: tuple[()], state: State, segment: Tens
     """The state behind a segment, its tokens and targets (2, B, L), their predictions and losses (B, L)."""
     tokens, targets = segment.unbind(0)
     output = model(tokens, state)
-    losses = F.cross_entropy(output.logits.mT.double(), targets, reduction="none")
+    losses = F.cross_entropy(output.logits.mT.to(widest(tokens.device)), targets, reduction="none")
     return in_format(output.state, state), (output.logits.argmax(-1), losses)
 
 

@@ -19,6 +19,7 @@ from rmt.core.state import State
 from rmt.gpu.graphs import sent
 from rmt.infer.segments import in_format
 from rmt.infer.work import RecordedWork, Results, inference
+from rmt.nn.widest import widest
 from rmt.text.lanes import Lanes
 
 CROWDED = 4  # times the median: from so many targets in a tail on, a segment has slots of its own
@@ -45,7 +46,7 @@ def perplexity(
         segment = RecordedWork(model, score_segment, precision)
         capacities = segment_capacities(lanes, length, model.config.cutoffs if is_static(segment) else ())
         state = model.initial_state(lanes.batch)
-        total = torch.zeros((), dtype=torch.float64, device=device)
+        total = torch.zeros((), dtype=widest(device), device=device)
         for index in range(count):
             following = torch.from_numpy(np.stack(lanes.segment(index, length)))
             state, (total,) = segment(capacities[index], state, sent(following, device), total)
@@ -66,7 +67,7 @@ def score_segment(
     tokens, targets = segment.unbind(0)
     output = model(tokens, state, targets=targets, capacities=capacities)
     assert output.losses is not None
-    return in_format(output.state, state), (total + output.losses.double().sum(),)
+    return in_format(output.state, state), (total + output.losses.to(total.dtype).sum(),)
 
 
 def is_static(segment: RecordedWork) -> bool:

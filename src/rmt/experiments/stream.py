@@ -194,7 +194,7 @@ def saved_position(session: Session) -> StreamPosition:
     """Where the stream of a saved session stood."""
     needed = set(StreamPosition._fields) - {"tail", "digest"}
     if not needed <= set(session.note) <= set(StreamPosition._fields):
-        raise ConfigError("resume: this session was not saved by rmt stream; go on with it in Python")
+        raise ConfigError("resume: this session was not saved by rmt stream; go on with rmt generate")
     return StreamPosition(**session.note)
 
 

@@ -159,7 +159,7 @@ class OpenRows:
             self.scored = self.scored + counts.sum(1)
         known = summable(losses, counted)
         if known is not None:
-            self.loss = self.loss + known.double().sum(1)
+            self.loss = self.loss + known.to(self.loss.dtype).sum(1)
         self.flags = self.flags & finite(self.device, existing, None, known)
         self.last = last_of(hidden, sent(take, self.device), self.last)
         returned = {"nothing": hidden[:, :0], "hidden": hidden, "log_probs": log_probs(losses, counted)}

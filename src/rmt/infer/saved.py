@@ -18,6 +18,7 @@ from rmt.config import changed
 from rmt.core.state import State
 from rmt.errors import CheckpointError
 from rmt.jsonfile import parse_json
+from rmt.nn.widest import widest
 from rmt.store import write_whole
 
 FORMAT = "rmt-session-2"
@@ -37,9 +38,8 @@ class SessionContents(NamedTuple):
 
     def to(self, device: torch.device) -> SessionContents:
         """Memory, cache, last state and loss on a device; ids and counts stay on the CPU."""
-        return self._replace(
-            state=self.state.to(device), last=self.last.to(device), loss=self.loss.to(device)
-        )
+        loss = self.loss.to(widest(device)).to(device)
+        return self._replace(state=self.state.to(device), last=self.last.to(device), loss=loss)
 
 
 def write_session(

@@ -50,7 +50,7 @@ def whole_segment(model: Any, kind: SegmentKind, state: State, tokens: Tensor, *
     after_sums = SegmentSums(
         hidden[:, -1].clone(),
         torch.ones_like(before.begun),
-        before.loss if known is None else before.loss + known.double().sum(1),
+        before.loss if known is None else before.loss + known.to(before.loss.dtype).sum(1),
         before.flags & finite(tokens.device, hidden, after, known),
     )
     values = returned[kind.returns]

@@ -27,6 +27,7 @@ from rmt.infer.sampling import Sampling, generators_of, sample
 from rmt.infer.saved import SessionContents, load_session, write_session
 from rmt.infer.sources import TokenRows, ids_of, pieces
 from rmt.infer.work import inference
+from rmt.nn.widest import widest
 from rmt.precision import precision_for
 
 RETURNS = ("nothing", "log_probs", "hidden")
@@ -74,7 +75,7 @@ class Session:
                 last=like.new_zeros(batch, model.memory.width),
                 seen=zeros,
                 scored=zeros,
-                loss=zeros.double().to(state.cached.device),
+                loss=zeros.to(state.cached.device, widest(state.cached.device)),
             )
         )
 

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from rmt.nn.axis import Axis
 from rmt.nn.linear import Linear
+from rmt.nn.widest import widest
 
 
 def frequencies(width: int, device: torch.device) -> Tensor:
-    """The `width` / 2 angular frequencies of the Transformer's sinusoids, in float64."""
-    return 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
+    """The `width` / 2 angular frequencies of the Transformer's sinusoids, as fine as can be."""
+    return 10000.0 ** (-torch.arange(0, width, 2, dtype=widest(device), device=device) / width)
 
 
 class RelativeTable(NamedTuple):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from rmt.config import Interval, above, at_least, check_fields, needless, option
 from rmt.core.config import ModelConfig
 from rmt.errors import ConfigError
-from rmt.precision import TO_TRAIN, AskedPrecision
-from rmt.tasks.registry import make_task, task_class
+from rmt.precision import TO_TRAIN, AskedPrecision, DeviceName
+from rmt.tasks.registry import TASKS, make_task, task_class
 from rmt.train.warmup import check_warmup
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ ModelName = Literal["baseline", "memory_transformer", "transformer_xl", "rmt", "
 class TaskConfig:
     """What to learn."""
 
-    name: str = option("copy", "a task's name, or module:Class; text = a corpus")
+    name: str = option("copy", f"{', '.join(TASKS)}; text = a corpus; your own as module:Class")
     data: str = option(
         "", "text: a corpus's name, a prepared folder, or the path of a text; memory-qa: its folder"
     )
@@ -207,7 +207,7 @@ class RunConfig:
     curriculum: CurriculumConfig = option(CurriculumConfig(), "from easy to hard")
     train: TrainConfig = option(TrainConfig(), "budget")
     seed: int = option(0, "seed of weights, data order and dropout", Interval(0, LARGEST_SEED))
-    device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    device: DeviceName = option("auto", "where to compute")
     compile: Literal["auto", "record", "off"] = option(
         "auto",
         "on a GPU: the engine's kernels and updates replayed as CUDA graphs, only the latter, or neither",

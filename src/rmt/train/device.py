@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 
 def device_of(name: str) -> str:
-    """`cuda` or `cpu` for auto, cuda or cpu; what is not there is an error."""
+    """What stands for auto, which is cuda or cpu, or the name itself; what is not there is an error."""
     if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device=cuda: there is no CUDA device here; use cpu or auto")
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("device=mps: torch has no Apple GPU here; use cpu or auto")
     return name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -37,4 +39,5 @@ def decided(config: RunConfig) -> RunConfig:
 
 def device_name(device: torch.device | str) -> str:
     """A device as its maker calls it."""
-    return "the CPU" if torch.device(device).type == "cpu" else torch.cuda.get_device_name(device)
+    names = {"cpu": "the CPU", "mps": "Apple's GPU"}
+    return names.get(torch.device(device).type) or torch.cuda.get_device_name(device)

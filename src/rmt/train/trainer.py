@@ -12,6 +12,7 @@ from torch import Tensor
 from rmt.core.bptt import Window, forget, states_needed, windows
 from rmt.gpu.dropout import update_keys
 from rmt.nn.adaptive import fits
+from rmt.nn.widest import widest
 from rmt.tasks.segments import Segment
 from rmt.tasks.task import Task
 from rmt.train.config import RunConfig
@@ -156,7 +157,7 @@ class Trainer:
     def to_host(self, updates: Sequence[Update]) -> list[UpdateNumbers]:
         """Updates in numbers, over all processes; only here the host waits for the device."""
         columns = [
-            torch.stack(column).double()
+            torch.stack(column).to(widest(self.processes.device))
             for column in zip(*((update.loss, update.correct) for update in updates), strict=True)
         ]
         total = self.processes.all_reduce(torch.stack(columns, dim=1))
