@@ -187,6 +187,14 @@ def test_code_of_a_backbone_runs_only_with_trust_whatever_stands_on_standard_inp
     assert backbone.exists()
 
 
+def test_a_kind_of_memory_that_a_config_file_names_for_fine_tuning_runs_only_with_trust(stranger, capsys):
+    Path("theirs.yaml").write_text("kind: 'stranger:Memory'\nbackbone: bert\n")
+    assert main(["finetune", "data.jsonl", "--config", "theirs.yaml"]) == 2
+    error = capsys.readouterr().err
+    assert all(word in error for word in ("theirs.yaml", "kind='stranger:Memory'", "--trust"))
+    assert not stranger.exists()
+
+
 def test_a_kind_of_memory_that_a_wrapped_model_names_runs_only_with_trust(stranger):
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from rmt.documents import resuming
+from rmt.documents import resuming, trainer
 from rmt.errors import CheckpointError
 from rmt.stopping import Stopped, listening
 from rmt.store import NotWritten
-from rmt.train.checkpoint import Checkpoints
+from rmt.train.checkpoint import Checkpoints, load_parts
+from rmt.train.divergence import Diverged
 from tests.disks import full_disk
 from tests.documents.tiny import (
     FinetuneWatcher,
@@ -245,6 +246,31 @@ def test_a_checkpoint_of_an_earlier_release_is_removed_with_a_line(folder, out):
     tiny_finetune(folder, out, watcher)
     assert any("checkpoint-4 is a checkpoint of an earlier release" in text for text in watcher.messages)
     assert_same_end(folder, out)
+
+
+@pytest.mark.parametrize("log_every", [3, 10], ids=["loss", "weight"])
+def test_a_run_that_diverges_says_so_and_saves_nothing_that_is_no_number(folder, out, monkeypatch, log_every):
+    real_arguments, real_step = trainer.arguments, trainer.DocumentTraining.training_step
+
+    def arguments(job):
+        settings = real_arguments(job)
+        settings.logging_steps = log_every
+        return settings
+
+    def training_step(self, model, inputs, *rest):
+        if self.state.global_step == 4:
+            next(model.parameters()).data.fill_(float("nan"))
+        return real_step(self, model, inputs, *rest)
+
+    monkeypatch.setattr(trainer, "arguments", arguments)
+    monkeypatch.setattr(trainer.DocumentTraining, "training_step", training_step)
+    name = "loss" if log_every == 3 else "weight"
+    with pytest.raises(Diverged, match=rf"{name}=nan at step 6: .* checkpoint of step 3 .* lower --lr"):
+        tiny_finetune(folder, out)
+    assert Checkpoints(folder / out).steps() == [3]
+    for step in Checkpoints(folder / out).steps():
+        weights = load_parts(folder / out / "checkpoints" / f"step_{step}").model
+        assert all(tensor.isfinite().all() for tensor in weights.values())
 
 
 def test_a_snapshot_of_other_weights_is_refused():

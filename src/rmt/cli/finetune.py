@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 from rmt.cli.front import Command, config_file
 from rmt.cli.pretrained import quiet_transformers
-from rmt.cli.progress import observer, spelled
-from rmt.cli.training import RunFolderOptions
+from rmt.cli.progress import Silent, observer, spelled
+from rmt.cli.training import RunFolderOptions, require_trusted_classes
 from rmt.config import by_name, from_dict
 from rmt.documents.config import FinetuneConfig
 from rmt.errors import ConfigError
 from rmt.location import trusting
+from rmt.stopping import Stopped
 from rmt.train.stored import settings_in
 
 EXAMPLES = """examples:
@@ -58,7 +59,15 @@ def main(argv: Sequence[str]) -> int:
     if not config.data:
         raise ConfigError("DATA is missing: name a file or a folder of documents, or hyperpartisan")
     with trusting(invocation.options.trust):
-        return run(config, invocation.options)
+        require_trusted_classes(invocation)
+        try:
+            return run(config, invocation.options)
+        except Stopped as error:
+            from rmt.train.processes import is_first
+
+            if is_first():
+                raise
+            return error.exit_code
 
 
 def named_task(argv: Sequence[str]) -> str:
@@ -86,7 +95,7 @@ def run(config: FinetuneConfig, options: RunFolderOptions) -> int:
     results: list[dict[str, Any]] = []
     for member in members(config, options.seeds):
         folder, label = top / member.folder, f"seed {member.config.seed}{member.suffix}"
-        bar = observer(label, math.inf, options.quiet or not is_first())
+        bar = observer(label, math.inf, options.quiet) if is_first() else Silent()
         log = options.log if is_first() else None
         with bar, tracked(bar, log, folder, by_name(member.config)) as watcher:
             documents = documents_of_fold(corpus, member.config)

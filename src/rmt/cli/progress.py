@@ -41,6 +41,12 @@ class Quiet:
     def tested(self, result: dict[str, Any]) -> None: ...
 
 
+class Silent(Quiet):
+    """The observer of a process that leaves all words to the first one."""
+
+    def warning(self, text: str) -> None: ...
+
+
 class Lines(Quiet):
     """A line per evaluation, for pipes and log files."""
 

@@ -11,7 +11,7 @@ from rmt.config import Interval, option
 from rmt.location import require_trust
 from rmt.train.trackers import TrackerName
 
-CLASSES = {"task.name", "model.memory.kind"}  # settings that can name a class
+CLASSES = {"task.name", "model.memory.kind", "kind"}  # settings that can name a class
 
 MAX_SEEDS = 4096  # each has a model and a folder
 

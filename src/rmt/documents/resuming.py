@@ -22,6 +22,7 @@ from rmt.errors import CheckpointError
 from rmt.seal import newest_whole
 from rmt.store import write_json
 from rmt.train.checkpoint import Checkpoints, Snapshot, load_parts
+from rmt.train.divergence import Diverged, all_finite, kept
 from rmt.train.parallel import rows_of_all
 from rmt.train.processes import is_first
 
@@ -72,6 +73,7 @@ class ResumableTrainer(Trainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         step, best, snapshot = self.state.global_step, self.state.best_global_step, snapshot_of(self)
+        require_learning("weight", all_finite(snapshot.model.values()), step, self.job)
         if is_first():
             self.job.store.save(step, snapshot, best == step)
         self.job.processes.barrier()
@@ -101,6 +103,16 @@ class ResumableTrainer(Trainer):
             torch.cuda.set_rng_state(self.saved.state["cuda_rng"][rank].clone(), self.args.device)
         self._tr_loss.copy_(self.saved.state["loss"][rank])
         self._globalstep_last_logged = self.saved.trainer["logged"]
+
+
+def require_learning(name: str, is_finite: bool, step: int, job: FinetuneJob) -> None:
+    """Raise for a loss or weights that are no numbers: none are saved, and every checkpoint is a good one."""
+    if not is_finite:
+        raise Diverged(
+            f"{name}=nan at step {step}: training diverged; {kept(job.store)}; lower --lr and start anew "
+            "with --restart",
+            step,
+        )
 
 
 def snapshot_of(trainer: Any) -> Snapshot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from transformers import TrainerCallback
 
 from rmt.documents.classification import WrittenClassification
 from rmt.documents.job import FinetuneJob
-from rmt.documents.resuming import ResumableTrainer
+from rmt.documents.resuming import ResumableTrainer, require_learning
 from rmt.stopping import REQUEST
 from rmt.train.processes import is_first
 from rmt.train.warmup import warmup_steps
@@ -86,6 +87,7 @@ def arguments(job: FinetuneJob) -> Any:
         "report_to": [],
         "disable_tqdm": True,
         "log_level": "error",
+        "logging_nan_inf_filter": False,  # a loss that is no number ends the run
     }
     if not isinstance(task, WrittenClassification):
         return transformers.TrainingArguments(**settings)
@@ -143,13 +145,14 @@ class Telling(TrainerCallback):
     """Writes metrics.jsonl and tells the observer."""
 
     def __init__(self, job: FinetuneJob):
-        self.log, self.observer, self.metrics = job.log, job.observer, job.task.metrics
+        self.log, self.observer, self.metrics, self.job = job.log, job.observer, job.task.metrics, job
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **rest: Any
     ) -> None:
         if not logs or "loss" not in logs:
             return
+        require_learning("loss", math.isfinite(logs["loss"]), state.global_step, self.job)
         record = {
             "step": state.global_step,
             "epoch": logs["epoch"],
