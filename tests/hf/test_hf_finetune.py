@@ -429,7 +429,7 @@ def test_info_says_what_memory_would_be(capsys):
     assert lines["segment"].startswith("51 tokens of text")
     assert lines["memory"] == "10 × 16 = 160 parameters"
     out = rmt(capsys, f"info {backbone('gpt2')} --memory 4 --layout causal").out
-    assert "causal: mem×4 text mem×4; possible: paper, causal" in out
+    assert "causal: text mem×4; possible: paper, causal" in out  # the kind associative has no read block
     assert "causal throughout" in out
 
 
