@@ -93,6 +93,7 @@ def test_a_run_is_trained_measured_and_looked_at_without_extras(files):
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_fine_tuning_names_a_part_of_the_extra_that_is_missing(files):
     done = bare("finetune data.jsonl --backbone bert", missing=["accelerate"])
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr

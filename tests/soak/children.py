@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from rmt.cli.main import main
 from tests.soak.attempts import Screen
 from tests.soak.plugs import Plug
+from tests.train.processes import SOURCE
 
-SECONDS = 120.0  # that a tiny command may take on a busy machine
+SECONDS = 300.0  # that a tiny command may take on a busy machine
 POLL_SECONDS = 0.002
 
 
@@ -84,6 +85,7 @@ def enter(words: Sequence[str], folder: Path, plug: Plug, sender: int) -> None:
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.chdir(folder)
+        os.environ["PYTHONPATH"] = SOURCE  # for processes that it starts
         plug.arm()
         code = int(main(list(words)))
     except BaseException:

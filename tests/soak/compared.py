@@ -20,10 +20,10 @@ def differences(mine: Path, theirs: Path) -> list[str]:
 
 
 def kept_files(folder: Path) -> set[str]:
-    """The names of all files, without checkpoints that no pointer names: a stop makes one more."""
+    """The names of all files but logs, and but checkpoints that no pointer names: a stop makes one more."""
     if folder.is_file():
         return {""}
-    files = {path for path in folder.rglob("*") if path.is_file()}
+    files = {path for path in folder.rglob("*") if path.is_file() and path.suffix != ".log"}
     return {str(path.relative_to(folder)) for path in files if not is_between(path)}
 
 

@@ -21,6 +21,7 @@ class Scenario:
     left: str = OUT  # the file or folder whose being there says that it was begun
     resumed: Callable[[str], str] = str  # the line that goes on, made of the first
     needs: tuple[str, ...] = ()  # of the workspace
+    is_quick: bool = True  # no processes of its own
 
     def words(self, folder: Path) -> list[str]:
         """The command line that starts it, or goes on."""

@@ -81,7 +81,7 @@ def three_batches(config: RunConfig) -> None:
         save_file({**weights, "losses": torch.tensor(losses)}, "weights")
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("precision", ["32-true", pytest.param("bf16-mixed", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_two_processes_stopped_and_resumed_end_with_the_bits_of_an_uninterrupted_run(strategy, precision):
     model = {**TEXT["model"], "dropout": 0.2}
@@ -105,6 +105,7 @@ def run_until(config: RunConfig, folder: Path, stop: int | None) -> None:
         Loop(config, folder, Watcher(stop)).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_two_processes_killed_and_resumed_end_with_the_bits_of_an_uninterrupted_run(tmp_path, strategy):
     command = (

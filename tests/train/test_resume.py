@@ -28,7 +28,9 @@ TRAIN = (
 PARTS = ("model.safetensors", "optimizer.safetensors", "state.safetensors", "trainer.json")
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(
+    "schedule", ["sliding", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sequence", "chunked"))]
+)
 def test_a_run_killed_at_a_random_step_ends_with_the_bits_of_an_uninterrupted_one(tmp_path, capsys, schedule):
     command = TRAIN.format(task="copy", steps=STEPS, **SCHEDULES[schedule]).split()
     step = random.randrange(16, STEPS - 10)  # the first checkpoint, of step 7 or 8, is surely there
