@@ -16,6 +16,7 @@ NEEDED = {
     "info": "bert",
     "stream": "RUN book.txt",
     "generate": "RUN --prompt text",
+    "export": "RUN",
     "bench": "copy --device cpu",
     "reproduce": "copies",
     "data show": "copy",

@@ -26,6 +26,7 @@ VARIED = {
     "info": "--memory 3 --layout causal",
     "stream": "--save state --save_every 3 --precision bf16-mixed --quiet",
     "generate": "--tokens 3 --temperature 0.5 --top_k 4 --seed 3 --stop .",
+    "export": "-o model.onnx --segment_length 8 --batch 2",
     "data show": "--length 4 --segments 2 --examples 1 --split train --task.options symbols=3",
     "data get": "--out folder --path copy.zip",
     "data prepare": "--tokens words --vocabulary other --force",

@@ -21,6 +21,7 @@ COMMANDS = {
     "info": "what memory would be for a pretrained model",
     "stream": "read a text of any length in constant memory",
     "generate": "go on with a text, printed as it is written",
+    "export": "one segment of a model as a file for other programs",
     "data": "list the tasks, show examples, prepare texts",
     "runs": "list runs and compare them",
     "plot": "learning curves of one or many runs",

@@ -17,6 +17,7 @@ from rmt.hf.head import Head, SegmentStates
 from rmt.hf.model import WithMemory
 from rmt.hf.segmentwise import SegmentwiseCall
 from rmt.hf.stepping import SegmentCache, reason_not_steppable, require_steppable
+from rmt.hf.whole import WholeSegments
 from rmt.hf.wrapped_segment import WrappedSegment
 
 
@@ -78,6 +79,14 @@ class DecoderMemory(WithMemory):
         """Encode one segment (B, L) and predict nothing; rows have the first `lengths` (B,) of its tokens."""
         segment = self.open(state)
         return SegmentStates(segment.encode(tokens, lengths), segment.close())
+
+    def exportable(self) -> WholeSegments:
+        """One whole segment as a function of tokens and state, as `rmt export` writes it."""
+        if self.get_output_embeddings() is None:
+            raise ConfigError(
+                f"{type(self).__name__} gives no logits of a next token; export a language model"
+            )
+        return WholeSegments(self)
 
     @property
     def embedding(self) -> Head:

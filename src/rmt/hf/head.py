@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
+from transformers.utils import ModelOutput
 
 from rmt.core.state import State
 
@@ -19,16 +22,34 @@ class SegmentStates(NamedTuple):
     state: State
 
 
+@dataclass
+class HiddenStates(ModelOutput):
+    """The output of a backbone of any family, of which only the last layer's states are known."""
+
+    last_hidden_state: Tensor | None = None
+    past_key_values: Any = None
+    hidden_states: Any = None
+    attentions: Any = None
+    cross_attentions: Any = None
+    router_logits: Any = None
+
+
 class Head:
-    """Logits and losses, as a native model's embedding has them."""
+    """Logits and losses, as a native model's embedding has them; scaled and capped as the class does it."""
 
     def __init__(self, model: Any):
-        self.layer = model.get_output_embeddings()
+        self.model, self.dtype = model, model.get_output_embeddings().weight.dtype
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(…, D) -> (…, V)."""
-        logits: Tensor = self.layer(hidden.to(self.layer.weight.dtype))
-        return logits
+        rows = hidden.to(self.dtype).reshape(-1, 1, hidden.shape[-1])
+        known = HiddenStates(last_hidden_state=rows)
+        ids = torch.zeros(rows.shape[:2], dtype=torch.long, device=rows.device)
+        output = self.model.answer_by(
+            lambda *_, **__: known, type(self.model).plain.forward, {"input_ids": ids}
+        )
+        logits: Tensor = output.logits
+        return logits.view(*hidden.shape[:-1], -1)
 
     def losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Cross-entropy of each position, (B, L, D) and (B, L) -> (B, L)."""
