@@ -21,6 +21,10 @@ config files. Options with a dot are settings: they stand in groups in a file fo
 `--config FILE`, `--print_config` and `--help` do is the [same everywhere](training.md).
 """
 
+FURTHER = {
+    "finetune": ("rmt.cli.finetune_language",)
+}  # the same command on other data, with options of its own
+
 
 class OptionRow(NamedTuple):
     """An option as a table has it."""
@@ -44,8 +48,8 @@ def command_page() -> str:
 def commands_of(name: str) -> list[Command[Any]]:
     """A command, or the several that it has, such as `rmt data list` and `rmt data show`."""
     module = importlib.import_module(f"rmt.cli.{name}")
-    several = getattr(module, "COMMANDS", None)
-    return list(several) if several else [module.COMMAND] if hasattr(module, "COMMAND") else []
+    several = list(getattr(module, "COMMANDS", None) or (module.COMMAND,))
+    return several + [importlib.import_module(place).COMMAND for place in FURTHER.get(name, ())]
 
 
 def anchor(name: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from rmt.cli import finetune_language
 from rmt.cli.front import Command
 from tests.cli.commands import all_commands
 from tests.cut import run
@@ -69,6 +70,8 @@ def test_every_option_in_a_sentence_exists(page):
 def command_of(words: list[str]) -> tuple[Command[Any], list[str]]:
     """The command that a line is for, and the words behind its name."""
     commands = all_commands()
+    if words[0] == "finetune" and "--task lm" in " ".join(words):
+        return finetune_language.COMMAND, words[1:]
     name = " ".join(words[:2]) if " ".join(words[:2]) in commands else words[0]
     assert name in commands, f"there is no command rmt {name}"
     return commands[name], words[len(name.split()) :]
