@@ -18,7 +18,7 @@ NEEDED = {
     "generate": "RUN --prompt text",
     "export": "RUN",
     "bench": "copy --device cpu",
-    "reproduce": "copies",
+    "reproduce": "figure-3",
     "data show": "copy",
     "data get": "enwik8",
     "data prepare": "book.txt",

@@ -20,10 +20,10 @@ def short(monkeypatch):
     """Few test sequences and no other processes: what is measured is not what is tested here."""
     monkeypatch.setattr(Recall, "sizes", {"train": 100, "valid": 8, "test": 8})
 
-    def here(runs, folder, workers, seconds, report_ended):
-        for run in runs:
-            result, _ = train(resolve(run.settings), folder / run.name, Watcher())
-            report_ended(Ended(run, result, ""), 0)
+    def here(cells, folder, launcher, limits, report_ended):
+        for cell in cells:
+            result, _ = train(resolve(cell.settings), folder / cell.name / "seed-0", Watcher())
+            report_ended(Ended(cell, result, ""), 0)
 
     monkeypatch.setattr(demo, "reproduce", here)
 
@@ -53,8 +53,8 @@ def test_what_the_cache_must_reach_is_what_changes_the_answer():
 
 
 def test_a_run_that_ends_without_a_result_is_named_with_its_last_line(monkeypatch, tmp_path):
-    def failing(runs, folder, workers, seconds, report_ended):
-        report_ended(Ended(runs[0], {}, "rmt: the disk is full"), 0)
+    def failing(cells, folder, launcher, limits, report_ended):
+        report_ended(Ended(cells[0], {}, "rmt: the disk is full"), 0)
 
     monkeypatch.setattr(demo, "reproduce", failing)
     with pytest.raises(RMTError, match="rmt could not be trained: the disk is full"):

@@ -33,7 +33,7 @@ VARIED = {
     "runs": "folder other --sort value --where memory=4 --where task=copy --reverse --json",
     "plot": "run other -o curve.png --metric loss",
     "bench": "reverse --updates 3 --paths eager --growth --batch 8 --model.memory.sees_cache true",
-    "reproduce": "--workers 2 --seconds 1.5 --list",
+    "reproduce": "--workers 2 --seconds 1.5 --dry_run --scale gpu --seeds 4 --backbones a,b",
     "report": "one two",
 }
 

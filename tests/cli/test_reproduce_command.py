@@ -1,83 +1,82 @@
-"""`rmt reproduce`: the runs of a comparison side by side, never twice, each also a command of its own."""
+"""`rmt reproduce`: the cells of a figure side by side, never twice; a plan can be had without training."""
 
 import json
 import os
-import shlex
 from pathlib import Path
 
 import pytest
 
 import rmt as package
-from rmt.config import to_dict
 from rmt.experiments import suites
-from rmt.experiments.recipe import resolve
-from rmt.experiments.suites import SUITES, Run
-from rmt.yamlfile import write_yaml
+from rmt.experiments.suites import Ordered
 from tests.cli.command import rmt
-from tests.experiments.tiny import echo
-
-TEXT = "It was the best of times, it was the worst of times. " * 40
+from tests.experiments.tiny import echo_cell
 
 
 @pytest.fixture
 def comparison(monkeypatch):
-    """A comparison of two runs of a second each."""
+    """A figure of two cells of a second each."""
     places = (Path(package.__file__).parents[1], Path(__file__).parents[2])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, places)))
-    runs = [Run("first", echo(seed=0)), Run("second", echo(seed=1))]
-    monkeypatch.setitem(suites.SUITES, "text", lambda data, steps: iter(runs))
-    return runs
+    cells = [
+        echo_cell("first"),
+        echo_cell("second", {"preset": "baseline", "model": {"memory": {"size": 0}}}),
+    ]
+    monkeypatch.setattr(suites, "plan", lambda order: Ordered(cells, {"table-1": "it takes too long"}))
+    return cells
 
 
-@pytest.mark.parametrize("name", SUITES)
-def test_a_run_is_listed_as_the_command_that_trains_with_its_settings(capsys, name):
-    Path("enwik8.txt").write_text(TEXT)
-    data = "enwik8.txt" if name == "text" else ""
-    runs = list(SUITES[name](data, 7))
-    option = f"--data {data} " if data else ""
-    lines = rmt(capsys, f"reproduce {name} {option}--steps 7 --device cpu --list").out.splitlines()
-    for run, line in list(zip(runs, lines, strict=True))[:: max(1, len(runs) // 12)]:
-        answer = rmt(capsys, f"{line.removeprefix('rmt ')} --print_config")
-        assert answer.code == 0, answer.err
-        assert answer.out.endswith(write_yaml(to_dict(resolve(run.over({"device": "cpu"}).settings))))
+def test_a_dry_run_prints_every_cell_with_its_time_and_leaves_nothing(capsys):
+    answer = rmt(capsys, "reproduce figure-5 --scale tiny --dry_run --workers 2 --device cpu")
+    assert answer.code == 0, answer.err
+    *cells, total = answer.out.splitlines()
+    assert [line.split("  ")[0] for line in cells][:2] == ["made-text-baseline", "made-text-transformer_xl-2"]
+    assert all("3 rates, 1 seed, 750 updates, " in line for line in cells)
+    assert total.startswith(f"{len(cells)} cells, about ")
+    assert "minutes of an idle CPU core; about" in total
+    assert list(Path().iterdir()) == []
 
 
-def test_a_listed_command_can_be_pasted_into_a_shell(capsys):
-    lines = rmt(capsys, "reproduce text --data it's.txt --list").out.splitlines()
-    assert all("it's.txt" in shlex.split(line) for line in lines)
+def test_a_plan_says_whose_data_are_not_here(capsys):
+    answer = rmt(capsys, "reproduce table-4 --scale gpu --dry_run --data nowhere/enwik8")
+    assert answer.code == 0
+    assert "not known" in answer.out
+    assert "5 whose time is not known" in answer.out.splitlines()[-1]
 
 
-def test_a_run_that_fails_says_why_and_the_others_are_not_trained_again(capsys, comparison):
-    comparison[0] = comparison[0].over({"task": {"segments": 77}})
-    answer = rmt(capsys, "reproduce text --workers 2 --device cpu --out runs")
+def test_a_cell_that_fails_says_why_and_the_others_are_not_trained_again(capsys, comparison):
+    whole = comparison[0]
+    comparison[0] = whole.over({"task": {"segments": 77}})
+    answer = rmt(capsys, "reproduce figure-3 --workers 2 --device cpu --out runs")
     assert answer.code == 1
+    assert "table-1 is left out: it takes too long" in answer.out
     assert "first  rmt: segments=77 does not fit" in answer.out
     assert "second  accuracy" in answer.out
-    written = Path("runs/second/result.json").stat().st_mtime_ns
-    comparison[0] = comparison[0].over({"task": {"segments": 3}})
-    answer = rmt(capsys, "reproduce text --workers 2 --device cpu --out runs")
+    written = Path("runs/second/cell.json").stat().st_mtime_ns
+    comparison[0] = whole
+    answer = rmt(capsys, "reproduce figure-3 --workers 2 --device cpu --out runs")
     assert answer.code == 0, answer.out + answer.err
     assert "first  accuracy" in answer.out
     assert answer.out.count("(0 to go)") == 1
-    assert "(2 seeds)" in answer.out.splitlines()[-1]
-    assert json.loads(Path("runs/first/result.json").read_text())["seed"] == 0
-    assert Path("runs/second/result.json").stat().st_mtime_ns == written
-    assert "already finished" in Path("runs/second.log").read_text()
+    assert Path("runs/second/cell.json").stat().st_mtime_ns == written
+    assert json.loads(Path("runs/first/cell.json").read_text())["cell"]["settings"]["device"] == "cpu"
 
 
 def test_no_time_is_no_result_and_nothing_left_running(capsys, comparison):
-    answer = rmt(capsys, "reproduce text --seconds 0 --out runs")
+    answer = rmt(capsys, "reproduce figure-3 --seconds 0 --out runs")
     assert answer.code == 1
-    assert not Path("runs/first/result.json").exists()
+    assert not Path("runs/first/cell.json").exists()
 
 
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("reproduce copy", "unknown comparison 'copy'; did you mean 'copies'?"),
-        ("reproduce text", "data is missing"),
-        ("reproduce copies --data book.txt", "data=book.txt has no effect on copies"),
-        ("reproduce copies --workers 0", "workers=0 must be at least 1"),
+        ("reproduce figure-6", "unknown figure or table 'figure-6'; did you mean 'figure-"),
+        ("reproduce copies", "unknown figure or table 'copies'"),
+        ("reproduce table-3", "table-3 has nothing at scale tiny"),
+        ("reproduce figure-3 --data book.txt", "data=book.txt has no effect on figure-3"),
+        ("reproduce figure-3 --workers 0", "workers=0 must be at least 1"),
+        ("reproduce figure-3 --launcher qsub", "launcher='qsub' is not known: use local, slurm, ray"),
     ],
 )
 def test_bad_input_is_one_line(capsys, command, message):

@@ -99,21 +99,21 @@ def test_runs_of_a_comparison_get_the_signal_and_save_before_the_command_ends():
     script = (
         "import sys\n"
         "from rmt.experiments import suites\n"
-        "from tests.experiments.tiny import echo\n"
-        "endless = {'steps': 10**6, 'save_every': 10**6, 'evaluate_every': 10**6}\n"
-        "suites.SUITES['copies'] = lambda data, steps: [\n"
-        "    suites.Run(name, echo(train=endless)) for name in ('first', 'second')]\n"
+        "from tests.experiments.tiny import echo_cell\n"
+        "endless = {'train': {'steps': 10**6, 'save_every': 10**6, 'evaluate_every': 10**6}}\n"
+        "cells = [echo_cell(name, endless) for name in ('first', 'second')]\n"
+        "suites.plan = lambda order: suites.Ordered(cells, {})\n"
         "from rmt.cli.main import main\n"
-        "sys.exit(main('reproduce copies --workers 1 --device cpu --out runs'.split()))\n"
+        "sys.exit(main('reproduce figure-3 --workers 1 --device cpu --out runs'.split()))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: lines(Path("runs/first/metrics.jsonl")) > 1, process)
+    wait_until(lambda: lines(Path("runs/first/seed-0/metrics.jsonl")) > 1, process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 128 + signal.SIGINT
-    said = "0 of 2 runs are finished, what ran is saved in runs; the same command goes on"
+    said = "0 of 2 cells are finished, what ran is saved in runs; the same command goes on"
     assert err == f"rmt: stopped by SIGINT; {said}\n"
-    assert len(list(Path("runs/first/checkpoints").glob("step_*"))) == 1
+    assert len(list(Path("runs/first/seed-0/checkpoints").glob("step_*"))) == 1
     assert "rmt: stopped by SIGINT; step" in Path("runs/first.log").read_text()
     assert not Path("runs/second").exists()
 

@@ -1,4 +1,4 @@
-"""The worker: a file of settings becomes a run in the folder beside it, which goes on after a kill."""
+"""The worker: a file with a cell becomes runs in the folder beside it, which go on after a kill."""
 
 import json
 import os
@@ -10,17 +10,13 @@ from pathlib import Path
 import pytest
 
 import rmt
+from rmt.experiments.cells import PlannedCell, write_cell
+from rmt.experiments.run import train
 from rmt.experiments.worker import main
-from rmt.yamlfile import write_yaml
-from tests.experiments.tiny import echo
+from rmt.train.divergence import Diverged
+from tests.experiments.tiny import echo_cell
 
-
-@pytest.fixture
-def settings(tmp_path):
-    """A file of settings, whose run is `first`."""
-    file = tmp_path / "first.yaml"
-    file.write_text(write_yaml(echo()))
-    return file
+RATES = (0.001, 0.1)
 
 
 def started(file: Path) -> subprocess.Popen[str]:
@@ -33,49 +29,121 @@ def started(file: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_a_run_is_trained_in_the_folder_beside_its_settings_once(settings):
-    worker = started(settings)
+def record(folder: Path) -> dict:
+    return json.loads((folder / "cell.json").read_text())
+
+
+def work(folder: Path, cell: PlannedCell) -> dict:
+    """The record that a worker leaves of a cell."""
+    assert main([str(write_cell(cell, folder))]) == 0
+    return record(folder / cell.name)
+
+
+def weights(folder: Path) -> dict[str, bytes]:
+    return {
+        str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("model.safetensors"))
+    }
+
+
+def test_a_cell_is_trained_in_the_folder_beside_its_file_once(tmp_path):
+    file = write_cell(echo_cell("first"), tmp_path)
+    worker = started(file)
     said, _ = worker.communicate()
     assert worker.returncode == 0, said
-    result = settings.parent / "first/result.json"
-    written = result.stat().st_mtime_ns
+    outcome = tmp_path / "first/cell.json"
+    written = outcome.stat().st_mtime_ns
     assert "step 4  training loss" in said
-    assert f"accuracy {json.loads(result.read_text())['value']:.4f} on the test split" in said
-    assert main([str(settings)]) == 0
-    assert result.stat().st_mtime_ns == written
+    assert f"accuracy {record(tmp_path / 'first')['runs'][0]['value']:.4f} on the test split" in said
+    assert main([str(file)]) == 0
+    assert outcome.stat().st_mtime_ns == written
 
 
-def test_a_killed_run_goes_on_where_it_was(settings):
-    settings.write_text(write_yaml(echo(train={"steps": 200, "save_every": 2, "evaluate_every": 2})))
-    worker, folder = started(settings), settings.parent / "first"
-    while not (folder / "checkpoints/last").exists() and worker.poll() is None:
+def test_the_rate_that_is_best_on_validation_is_that_of_all_seeds_and_its_trial_is_seed_0(tmp_path):
+    outcome = work(tmp_path, echo_cell("first", rates=RATES, seeds=3))
+    best = max(outcome["trials"], key=lambda trial: trial["validation"])
+    assert [trial["run"] for trial in outcome["trials"]] == ["rate-0.001", "rate-0.1"]
+    assert outcome["config"]["optimizer"]["matrix_lr"] == outcome["rate"]
+    assert [(run["run"], run["seed"]) for run in outcome["runs"]] == [
+        (f"rate-{outcome['rate']:g}", 0),
+        ("seed-1", 1),
+        ("seed-2", 2),
+    ]
+    assert (
+        best["validation"] == next(t for t in outcome["trials"] if t["rate"] == outcome["rate"])["validation"]
+    )
+    for run in outcome["runs"]:
+        stored = json.loads((tmp_path / "first" / run["run"] / "result.json").read_text())
+        assert (stored["value"], stored["seed"]) == (run["value"], run["seed"])
+        assert stored["config"]["optimizer"]["matrix_lr"] == outcome["rate"]
+
+
+def test_short_trials_are_no_runs(tmp_path):
+    outcome = work(tmp_path, echo_cell("first", rates=RATES, trial_steps=2))
+    assert [trial["run"] for trial in outcome["trials"]] == ["trial-0.001", "trial-0.1"]
+    assert [(run["run"], run["steps"]) for run in outcome["runs"]] == [("seed-0", 4)]
+
+
+def test_more_seeds_of_a_finished_cell_train_only_what_is_missing(tmp_path):
+    work(tmp_path, echo_cell("first", seeds=2))
+    before = weights(tmp_path)
+    outcome = work(tmp_path, echo_cell("first", seeds=3))
+    assert [run["seed"] for run in outcome["runs"]] == [0, 1, 2]
+    after = weights(tmp_path)
+    assert before.items() < after.items()
+
+
+def test_a_rate_that_diverges_loses(tmp_path, monkeypatch):
+    def diverging(config, folder, observer):
+        if config.optimizer.matrix_lr == 0.1:
+            raise Diverged("loss=nan at step 3", 3)
+        return train(config, folder, observer)
+
+    monkeypatch.setattr("rmt.experiments.outcome.train", diverging)
+    outcome = work(tmp_path, echo_cell("first", rates=(0.1, 0.001)))
+    assert outcome["rate"] == 0.001
+    assert outcome["trials"][0] == {"rate": 0.1, "run": "rate-0.1", "validation": None}
+
+
+def test_a_killed_cell_goes_on_where_it_was_and_ends_the_same(tmp_path):
+    budget = {"steps": 60, "save_every": 2, "evaluate_every": 20}
+    cell = echo_cell("first", {"train": budget}, rates=RATES, seeds=2)
+    file, folder = write_cell(cell, tmp_path), tmp_path / "first"
+    worker = started(file)
+    while not (folder / "rate-0.1/checkpoints/last").exists() and worker.poll() is None:
         time.sleep(0.01)
     worker.kill()
     worker.communicate()
-    assert not (folder / "result.json").exists()
-    again = started(settings)
-    said, _ = again.communicate()
-    assert again.returncode == 0, said
-    assert "resuming at step" in said
-    assert json.loads((folder / "result.json").read_text())["steps"] == 200
+    assert not (folder / "cell.json").exists()
+    finished = (folder / "rate-0.001/result.json").stat().st_mtime_ns
+    assert main([str(file)]) == 0
+    assert (folder / "rate-0.001/result.json").stat().st_mtime_ns == finished
+    work(tmp_path / "whole", cell)
+    assert weights(folder) == weights(tmp_path / "whole/first")
 
 
-def test_other_settings_for_the_same_run_are_refused(settings, caplog):
-    assert main([str(settings)]) == 0
-    settings.write_text(write_yaml(echo(seed=5)))
-    assert main([str(settings)]) == 2
-    assert "holds a run with seed=0, not 5" in caplog.messages[-1]
+def test_accuracy_by_segment_is_of_the_segments_with_an_answer(tmp_path):
+    (run,) = work(tmp_path, echo_cell("first"))["runs"]
+    assert list(run["by_segment"]) == ["1", "2"]
+    assert run["curve"][-1][0] == 4
+
+
+def test_other_settings_for_the_same_cell_are_refused(tmp_path, caplog):
+    work(tmp_path, echo_cell("first"))
+    other = write_cell(echo_cell("first", {"optimizer": {"lr": 0.5}}), tmp_path)
+    assert main([str(other)]) == 2
+    assert "holds a run with optimizer.lr=0.001, not 0.5" in caplog.messages[-1]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("seed: many", "rmt: seed='many' is not a whole number"),
-        ("sead: 1", "rmt: unknown key 'sead'; did you mean 'seed'?"),
+        ("name: first\nseeds: many", "rmt: seeds='many' is not a whole number"),
+        ("name: first\nsead: 1", "rmt: unknown key 'sead'; did you mean 'seeds'?"),
+        ("name: first\ntrial_steps: 3", "rmt: trial_steps=3 has no effect without rates"),
         ("- 1", "must hold a mapping of settings"),
     ],
 )
-def test_a_mistake_in_the_settings_is_one_line_and_exit_code_two(tmp_path, caplog, text, message):
+def test_a_mistake_in_the_file_is_one_line_and_exit_code_two(tmp_path, caplog, text, message):
     file = tmp_path / "first.yaml"
     file.write_text(text)
     assert main([str(file)]) == 2
@@ -85,6 +153,6 @@ def test_a_mistake_in_the_settings_is_one_line_and_exit_code_two(tmp_path, caplo
 
 
 @pytest.mark.parametrize("arguments", [[], ["a.yaml", "b.yaml"], ["missing.yaml"], ["folder"]])
-def test_anything_but_one_file_of_settings_is_a_mistake(arguments, caplog):
+def test_anything_but_one_file_is_a_mistake(arguments, caplog):
     assert main(arguments) == 2
     assert len(caplog.messages) == 1

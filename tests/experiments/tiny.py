@@ -1,7 +1,8 @@
-"""The settings of a run of a second."""
+"""The settings of a run of a second, and a cell of such runs."""
 
 from typing import Any
 
+from rmt.experiments.cells import PlannedCell
 from rmt.experiments.recipe import merge
 
 ECHO = {
@@ -15,3 +16,7 @@ ECHO = {
 
 def echo(**settings: Any) -> dict[str, Any]:
     return merge(ECHO, settings)
+
+
+def echo_cell(name: str, settings: dict[str, Any] | None = None, **fields: Any) -> PlannedCell:
+    return PlannedCell(name=name, exhibits=("figure-3",), settings=echo(**(settings or {})), **fields)

@@ -26,7 +26,7 @@ BASES = {
     "data check": ["corpus"],
     "runs": ["."],
     "report": ["run"],
-    "reproduce": ["copies --list"],
+    "reproduce": ["figure-8 --dry_run"],
     "bench": ["--list"],
     "demo": ["--print_config"],
 }

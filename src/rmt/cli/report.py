@@ -1,4 +1,4 @@
-"""`rmt report`: results of many runs as one table beside the paper's."""
+"""`rmt report`: results of many runs as tables beside the paper's, and as a page."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from pathlib import Path
 
 from rmt.cli.front import Command, Options
 from rmt.config import option
+from rmt.errors import ConfigError
 
 EXAMPLES = """examples:
   rmt report runs
-  rmt report results/algorithmic.jsonl"""
+  rmt report results/algorithmic.jsonl
+  rmt report runs/reproduce-tiny --html report.html       claims, figures, tables, runs: one page
+  rmt report runs/reproduce-gpu --latex tables.tex
+  rmt report runs/reproduce-gpu --records gpu.jsonl       small, to be kept; rmt report gpu.jsonl takes it"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,11 +23,14 @@ class ReportOptions(Options):
     """The options of `rmt report`."""
 
     results: tuple[str, ...] = option(("runs",), "run folders or .jsonl files", argument="PATH")
+    html: str | None = option(None, "write a page of what rmt reproduce trained to this file")
+    latex: str | None = option(None, "write its tables in LaTeX to this file")
+    records: str | None = option(None, "write what came out of its cells to this .jsonl file")
 
 
 COMMAND = Command(
     "report",
-    "A Markdown table of results: means over seeds, the paper's numbers beside its own tasks.",
+    "Tables of results: means over seeds, the paper's numbers beside ours, and its claims.",
     EXAMPLES,
     ReportOptions,
 )
@@ -33,7 +40,28 @@ def main(argv: Sequence[str]) -> int:
     options = COMMAND.parse(argv)
     if options is None:
         return 0
+    from rmt.experiments.comparison import load_cells, written_cells
+    from rmt.experiments.page import page
     from rmt.experiments.report import load_results, report
+    from rmt.experiments.tables import latex_report, markdown_report
 
-    print(report(load_results(Path(path) for path in options.results)))
+    paths = [Path(path) for path in options.results]
+    cells = load_cells(paths)
+    writers = {"html": page, "latex": latex_report, "records": written_cells}
+    files = {name: getattr(options, name) for name in writers if getattr(options, name) is not None}
+    if files and not cells:
+        name, file = next(iter(files.items()))
+        raise ConfigError(
+            f"{name}={file} has no effect: there is nothing of rmt reproduce in {', '.join(map(str, paths))}"
+        )
+    print(markdown_report(cells) if cells else report(load_results(paths)))
+    for name, file in files.items():
+        write(Path(file), writers[name](cells))
     return 0
+
+
+def write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{str(file)!r} cannot be written ({error.strerror}); name another file") from None

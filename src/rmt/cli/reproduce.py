@@ -1,42 +1,57 @@
-"""`rmt reproduce NAME`: the paper's comparisons, many runs at a time, as one table."""
+"""`rmt reproduce NAME`: a figure or table of the paper, or all, and its report."""
 
 from __future__ import annotations
 
-import shlex
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from rmt.cli.front import Command, Options
 from rmt.config import at_least, option, required
-from rmt.errors import ConfigError, unknown
+from rmt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rmt.experiments.cells import PlannedCell
 
 EXAMPLES = """examples:
-  rmt reproduce copies --workers 4 --device cuda
-  rmt reproduce text --data data/wikitext-2-words --steps 2000
-  rmt reproduce quadratic --list                      the commands, without running them
-The same command goes on where it stopped; finished runs are not trained again."""
+  rmt reproduce all --scale tiny --workers 2              minutes on two CPU cores
+  rmt reproduce figure-3 --scale gpu --dry_run            the plan and its time, nothing is trained
+  rmt reproduce table-4 --scale gpu --data data/enwik8-204-bytes
+  rmt reproduce all --scale gpu --launcher slurm --workers 32
+  rmt reproduce figure-8 --launcher "ssh node1 cd $PWD && {}" --workers 4
+  rmt reproduce table-3 --backbones roberta-base,bert-base-cased --data data/hyperpartisan --scale gpu
+The same command goes on where it stopped; finished runs are not trained again. rmt report DIR --html FILE
+makes a page of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReproduceOptions(Options):
     """The options of `rmt reproduce`."""
 
-    name: str = required("copies, retrieval, quadratic or text", argument="NAME")
-    data: str = option("", "text: a corpus's name or a prepared folder")
-    steps: int = option(0, "another budget of updates; 0 = each run's own", at_least(0))
-    workers: int = option(1, "runs at a time", at_least(1))
-    seconds: float | None = option(None, "stop after this long; none = when all runs are done", at_least(0))
+    name: str = required("figure-3, 4, 5, 8, table-1 to table-5, or all", argument="NAME")
+    scale: Literal["tiny", "gpu", "paper"] = option(
+        "tiny", "minutes on a CPU, hours of a GPU, or the paper's own settings"
+    )
+    seeds: int | None = option(None, "of every cell; none = as the scale has it", at_least(1))
+    launcher: str = option("local", "local, slurm, ray, or a command with {} for the worker's")
+    dry_run: bool = option(False, "print the plan with an estimate of its time and exit")
+    out: str | None = option(None, "folder of the runs; none = runs/reproduce-SCALE")
+    data: str = option(
+        "", "of a text: a corpus's name or a prepared folder; of table-3: the folder of articles"
+    )
+    backbones: tuple[str, ...] = option((), "table-3: pretrained models")
+    steps: int | None = option(None, "another budget of updates for every cell", at_least(1))
+    workers: int = option(1, "cells at a time", at_least(1))
+    seconds: float | None = option(None, "stop after this long; none = when all is done", at_least(0))
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
-    out: str | None = option(None, "folder of the runs; none = runs/NAME")
-    list: bool = option(False, "print the commands and exit")
 
 
 COMMAND = Command(
-    "reproduce", "Train all runs of a comparison and print their table.", EXAMPLES, ReproduceOptions
+    "reproduce", "Train a figure or table of the paper, and print its report.", EXAMPLES, ReproduceOptions
 )
 
 
@@ -44,41 +59,88 @@ def main(argv: Sequence[str]) -> int:
     options = COMMAND.parse(argv)
     if options is None:
         return 0
-    from rmt.experiments.suites import SUITES
+    from rmt.experiments.suites import Order, plan
 
-    if options.name not in SUITES:
-        raise unknown("comparison", options.name, SUITES)
-    if options.data and options.name != "text":
-        raise ConfigError(f"data={options.data} has no effect on {options.name}; leave it out")
-    runs = [run.over({"device": options.device}) for run in SUITES[options.name](options.data, options.steps)]
-    if options.list:
-        print("\n".join(command_line(run.settings) for run in runs))
-        return 0
-    from rmt.experiments.report import report
-    from rmt.experiments.reproduce import Ended, reproduce
+    folder = Path(options.out or f"runs/reproduce-{options.scale}")
+    with made_text(options, folder) as corpus:
+        ordered = plan(
+            Order(
+                name=options.name,
+                scale=options.scale,
+                data=options.data,
+                made_text=corpus,
+                backbones=options.backbones,
+                seeds=options.seeds,
+                steps=options.steps,
+            )
+        )
+        cells = [cell.over({"device": options.device}) for cell in ordered.cells]
+        for name, reason in ordered.left_out.items():
+            print(f"{name} is left out: {reason}")
+        if options.dry_run:
+            print_plan(cells, options)
+            return 0
+        return run(cells, folder, options)
+
+
+@contextmanager
+def made_text(options: ReproduceOptions, folder: Path) -> Iterator[str]:
+    """Where the made text of scale tiny is; for a plan only, somewhere that is deleted again."""
+    from rmt.experiments.made_text import prepare_made_text
+    from rmt.experiments.suites import ALL, OF_TEXT
+
+    if options.scale != "tiny" or options.data or options.name not in (*OF_TEXT, ALL):
+        yield ""
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        corpus = (Path(temporary) if options.dry_run else folder) / "made-text"
+        try:
+            prepare_made_text(corpus)
+        except OSError as error:
+            raise ConfigError(
+                f"out={str(folder)!r} cannot be written ({error.strerror}); name another with --out"
+            ) from None
+        yield str(corpus)
+
+
+def run(cells: list[PlannedCell], folder: Path, options: ReproduceOptions) -> int:
+    """Train what is missing, say how each cell ended, print the report."""
+    from rmt.experiments.launchers import launcher_of
+    from rmt.experiments.reproduce import Ended, Limits, reproduce
+    from rmt.experiments.tables import markdown_report
 
     def report_ended(ended: Ended, left: int) -> None:
-        result = ended.result
-        outcome = f"{result['metric']} {result['value']:.4f}" if result else ended.last_line
-        print(f"{ended.run.name}  {outcome}  ({left} to go)", flush=True)
+        values = ", ".join(f"{each['value']:.4f}" for each in ended.record.get("runs", ()))
+        outcome = f"{ended.record['metric']} {values}" if ended.record else ended.last_line
+        print(f"{ended.cell.name}  {outcome}  ({left} to go)", flush=True)
 
-    folder = Path(options.out or f"runs/{options.name}")
-    seconds = inf if options.seconds is None else options.seconds
-    results = reproduce(runs, folder, options.workers, seconds, report_ended)
-    print(report(results))
-    return 0 if len(results) == len(runs) else 1
-
-
-def command_line(settings: dict[str, Any]) -> str:
-    """The command that trains with these settings, by their dotted names."""
-    flags = [(f"--{name}", str(value)) for name, value in dotted(settings) if name != "task.name"]
-    return shlex.join(["rmt", "train", settings["task"]["name"], *chain(*flags)])
+    limits = Limits(options.workers, inf if options.seconds is None else options.seconds)
+    records = reproduce(cells, folder, launcher_of(options.launcher, folder), limits, report_ended)
+    print(markdown_report(records))
+    return 0 if len(records) == len(cells) else 1
 
 
-def dotted(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings as pairs of a dotted name and a value."""
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from dotted(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
+def print_plan(cells: list[PlannedCell], options: ReproduceOptions) -> None:
+    """A line per cell, and the time of all of them, one after the other and by workers."""
+    from rmt.experiments.estimate import estimate
+    from rmt.train.device import device_of
+
+    device = device_of(options.device) if options.scale == "tiny" else "cuda"
+    total, unknown = 0.0, 0
+    for cell in cells:
+        asked = estimate(cell.over({"device": "cpu"} if cell.command == "train" else {}), device)
+        rates = f"{len(cell.rates)} rates, " if cell.rates else ""
+        seconds = "not known" if asked.seconds is None else f"{asked.seconds:,.0f} s"
+        seeds = f"{cell.seeds} seed{'s' * (cell.seeds > 1)}"
+        print(f"{cell.name}  {rates}{seeds}, {asked.updates:,} updates, {seconds}")
+        if asked.missing:
+            print(f"  {asked.missing}")
+        total, unknown = total + (asked.seconds or 0.0), unknown + (asked.seconds is None)
+    rest = f", and {unknown} whose time is not known" if unknown else ""
+    machine = "one NVIDIA H200" if device == "cuda" else "an idle CPU core"
+    print(f"{len(cells)} cells, about {total / 60:,.0f} minutes of {machine}{rest}", end="")
+    print(
+        f"; about {total / 60 / options.workers:,.0f} with {options.workers} workers"
+        if options.workers > 1
+        else ""
+    )

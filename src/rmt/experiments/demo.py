@@ -19,16 +19,18 @@ from rmt.analysis.figures import write_and_read
 from rmt.core.cache import cache_reach
 from rmt.errors import RMTError
 from rmt.evaluate.generate import generate
+from rmt.experiments.cells import RECORD, PlannedCell
 from rmt.experiments.follow import following
+from rmt.experiments.launchers import LocalLauncher
 from rmt.experiments.recipe import Settings, resolve
-from rmt.experiments.reproduce import Ended, reproduce
+from rmt.experiments.reproduce import Ended, Limits, reproduce
 from rmt.experiments.run import discard, facts, finished
-from rmt.experiments.suites import Run
 from rmt.tasks.registry import make_task
 from rmt.tasks.segments import segment_length
 from rmt.tasks.task import Task
 from rmt.train.checkpoint import load
 from rmt.train.config import RunConfig
+from rmt.train.folder import load_result
 from rmt.train.loop import Observer
 from rmt.train.stored import load_config
 
@@ -61,20 +63,30 @@ def train_all(
 ) -> dict[str, dict[str, Any]]:
     """The results of all models, trained side by side on the cores there are, or found."""
     configs = {name: resolve(settings(name, steps)) for name in MODELS}
-    if restart:
-        for run in (folder / name for name in MODELS if (folder / name).is_dir()):
+    for name in MODELS if restart else ():
+        if (run := run_folder(folder, name)).is_dir():
             discard(run)
-    results = {name: finished(config, folder / name, restart) for name, config in configs.items()}
-    slowest_first = [Run(name, settings(name, steps)) for name in reversed(MODELS) if not results[name]]
+        (folder / name / RECORD).unlink(missing_ok=True)
+    results = {name: finished(config, run_folder(folder, name), restart) for name, config in configs.items()}
+    slowest_first = [
+        PlannedCell(name=name, settings=settings(name, steps))
+        for name in reversed(MODELS)
+        if not results[name]
+    ]
 
-    def ended(run: Ended, left: int) -> None:
-        if not run.result:
-            raise RMTError(f"{run.run.name} could not be trained: {run.last_line.removeprefix('rmt: ')}")
-        results[run.run.name] = run.result
+    def ended(cell: Ended, left: int) -> None:
+        if not cell.record:
+            raise RMTError(f"{cell.cell.name} could not be trained: {cell.last_line.removeprefix('rmt: ')}")
+        results[cell.cell.name] = load_result(run_folder(folder, cell.cell.name))
 
-    with following({folder / run.name: observers[run.name] for run in slowest_first}):
-        reproduce(slowest_first, folder, os.cpu_count() or 1, math.inf, ended)
+    with following({run_folder(folder, cell.name): observers[cell.name] for cell in slowest_first}):
+        reproduce(slowest_first, folder, LocalLauncher(), Limits(os.cpu_count() or 1), ended)
     return results
+
+
+def run_folder(folder: Path, model: str) -> Path:
+    """Where the one run of a model is."""
+    return folder / model / "seed-0"
 
 
 class Distance(NamedTuple):
@@ -109,7 +121,7 @@ def work_example(folder: Path, models: tuple[str, ...] = MODELS) -> WorkedExampl
     answer = batch.answer[0]
     answers = {}
     for name in models:
-        predicted = generate(load(folder / name), batch.tokens, batch.loss_mask, length)[0]
+        predicted = generate(load(run_folder(folder, name)), batch.tokens, batch.loss_mask, length)[0]
         answers[name] = task.render(predicted[answer].tolist())
     return WorkedExample(
         segments=[task.render(segment.tolist()) for segment in batch.tokens[0].split(length)],
@@ -122,7 +134,7 @@ def picture(folder: Path) -> Path:
     """The trained RMT's attention while it writes the source and while it reads it back, as a PNG."""
     task, length = demonstrated_task()
     tokens = task.split("test", 1).tokens[0]
-    first, *_, last = capture(load(folder / "rmt"), tokens, length)
+    first, *_, last = capture(load(run_folder(folder, "rmt")), tokens, length)
     wrote, *_, reads = (task.render(segment.tolist()).split() for segment in tokens.split(length))
     path = folder / "memory.png"
     write_and_read(first, last, (wrote, reads), path)
@@ -133,7 +145,7 @@ def explorer(folder: Path) -> Path:
     """The page that shows the trained RMT's memory at work on the first test examples."""
     task, length = demonstrated_task()
     examples = task_examples(task, "test", 1, 4)
-    run = folder / "rmt"
+    run = run_folder(folder, "rmt")
     page = explore(
         load(run), examples, length, task.tokenizer().shown(), "rmt demo", facts(load_config(run), length)
     )

@@ -1,95 +1,86 @@
-"""Many runs, several at a time, each a process of its own; what is finished is not done again."""
+"""Many cells, several at a time, each a worker's; what is finished is not done again."""
 
 from __future__ import annotations
 
 import math
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmt.experiments.suites import Run
+from rmt.experiments.cells import PlannedCell, record_of, write_cell
+from rmt.experiments.launchers import Job, WorkerLauncher
 from rmt.stopping import REQUEST, Stopped
-from rmt.store import write_whole
-from rmt.train.folder import load_result
-from rmt.yamlfile import write_yaml
 
-POLL_SECONDS = 0.2  # between looks at the processes
-GRACE_SECONDS = 30.0  # for runs to save when the time is over, as much as torchrun and Slurm give
-
-Process = tuple[Run, subprocess.Popen[bytes]]
+POLL_SECONDS = 0.2  # between looks at the jobs
+GRACE_SECONDS = 30.0  # for workers to save when the time is over, as much as torchrun and Slurm give
 
 
 class Ended(NamedTuple):
-    """A run whose process has ended, with a result or without."""
+    """A cell whose worker has ended, with a record or without."""
 
-    run: Run
-    result: dict[str, Any]
+    cell: PlannedCell
+    record: dict[str, Any]
     last_line: str  # of its log
 
 
+class Limits(NamedTuple):
+    """How many workers at a time, and for how long."""
+
+    workers: int = 1
+    seconds: float = math.inf
+
+
 def reproduce(
-    runs: Sequence[Run],
+    cells: Sequence[PlannedCell],
     folder: Path,
-    workers: int,
-    seconds: float,
+    launcher: WorkerLauncher,
+    limits: Limits,
     report_ended: Callable[[Ended, int], None],
 ) -> list[dict[str, Any]]:
-    """Train `runs` in folders of `folder`, `workers` at a time; returns the results there are.
+    """Train `cells` in folders of `folder`; returns the records there are.
 
-    After `seconds` what still runs is stopped, and so it is by a signal: it saves and ends, and the same call
-    goes on from there.
+    After `limits.seconds` what still runs is stopped, and so it is by a signal: it saves and ends, and the
+    same call goes on from there.
     """
-    waiting, processes = list(runs), list[Process]()
-    deadline, results = time.monotonic() + seconds, []
+    waiting = [cell for cell in cells if not record_of(cell, folder)]
+    jobs: list[tuple[PlannedCell, Job]] = []
+    deadline = time.monotonic() + limits.seconds
     try:
         with REQUEST.deferred():
-            while (waiting or processes) and time.monotonic() < deadline and not REQUEST.signal:
-                while waiting and len(processes) < workers:
-                    run = waiting.pop(0)
-                    processes.append((run, start(run, folder)))
-                for run, process in [entry for entry in processes if entry[1].poll() is not None]:
-                    processes.remove((run, process))
-                    ended = Ended(run, load_result(folder / run.name), last_line(folder / f"{run.name}.log"))
-                    results += [ended.result] if ended.result else []
-                    report_ended(ended, len(waiting) + len(processes))
+            while (waiting or jobs) and time.monotonic() < deadline and not REQUEST.signal:
+                while waiting and len(jobs) < limits.workers:
+                    cell = waiting.pop(0)
+                    jobs.append((cell, launcher.start(write_cell(cell, folder))))
+                for cell, job in [entry for entry in jobs if entry[1].ended()]:
+                    jobs.remove((cell, job))
+                    report_ended(ended_cell(cell, folder), len(waiting) + len(jobs))
                 time.sleep(POLL_SECONDS)
-            stop(processes, REQUEST.signal or signal.SIGTERM, math.inf if REQUEST.signal else GRACE_SECONDS)
+            stop([job for _, job in jobs], REQUEST.signal or signal.SIGTERM, bool(REQUEST.signal))
+            records = [record for cell in cells if (record := record_of(cell, folder))]
             if REQUEST.signal:
-                saved = f"{len(results)} of {len(runs)} runs are finished, what ran is saved in {folder}"
+                saved = f"{len(records)} of {len(cells)} cells are finished, what ran is saved in {folder}"
                 raise Stopped(REQUEST.signal, f"{saved}; the same command goes on")
     finally:
-        for _, process in processes:
-            process.kill()
-            process.wait()
-    return results
+        for _, job in jobs:
+            job.kill()
+    return records
 
 
-def stop(processes: Sequence[Process], number: int, seconds: float) -> None:
-    """Ask processes to save and end, and wait for them, but no longer than so many seconds."""
-    for _, process in processes:
-        process.send_signal(number)
-    deadline = time.monotonic() + seconds
-    while any(process.poll() is None for _, process in processes) and time.monotonic() < deadline:
+def ended_cell(cell: PlannedCell, folder: Path) -> Ended:
+    return Ended(cell, record_of(cell, folder), last_line(folder / f"{cell.name}.log"))
+
+
+def stop(jobs: Sequence[Job], number: int, patiently: bool) -> None:
+    """Ask workers to save and end, and wait for them: as long as it takes, or for some seconds."""
+    for job in jobs:
+        job.stop(number)
+    deadline = time.monotonic() + (math.inf if patiently else GRACE_SECONDS)
+    while not all(job.ended() for job in jobs) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
 
 
-def start(run: Run, folder: Path) -> subprocess.Popen[bytes]:
-    """The process of a run; its settings and its log lie beside its folder.
-
-    It is a group of its own: a terminal's Ctrl-C reaches it once, by the process that started it.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = folder / f"{run.name}.yaml"
-    write_whole(settings, write_yaml(run.settings))
-    command = [sys.executable, "-m", "rmt.experiments.worker", str(settings)]
-    with (folder / f"{run.name}.log").open("w") as log:
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, process_group=0)
-
-
 def last_line(file: Path) -> str:
-    lines = file.read_text().strip().splitlines()
+    lines = file.read_text().strip().splitlines() if file.exists() else []
     return lines[-1] if lines else ""

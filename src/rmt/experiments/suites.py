@@ -1,132 +1,119 @@
-"""The paper's comparisons as lists of runs, each a name and settings: what `rmt reproduce NAME` trains."""
+"""What `rmt reproduce NAME --scale SCALE` trains: the cells of the paper's figures and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
-from rmt.errors import ConfigError
-from rmt.experiments.recipe import Settings, merge
+from rmt.errors import ConfigError, unknown
+from rmt.experiments import suites_gpu, suites_tiny
+from rmt.experiments.cells import PlannedCell, joined
+from rmt.experiments.suites_documents import table_3
+from rmt.experiments.suites_paper import of_rows
 
-OTHERS = ("transformer_xl", "memory_transformer", "baseline")  # the models that RMT is compared with
-TARGET: Settings = {"train": {"target": 0.995}}  # accuracy at which the runs of RMT stop
-RETRIEVAL: Settings = {
-    "size": "paper",
-    "model": {"init": "scaled"},
-    "optimizer": {"matrix_lr": 0.005},
-    "train": {"batch": 512, "evaluate_every": 250},
+EXHIBITS = (
+    "figure-3",
+    "figure-4",
+    "figure-5",
+    "figure-8",
+    "table-1",
+    "table-2",
+    "table-3",
+    "table-4",
+    "table-5",
+)
+OF_TEXT = ("figure-5", "table-2", "table-4", "table-5")
+ALL = "all"
+Scale = Literal["tiny", "gpu", "paper"]
+Suite = Callable[[str], Iterable[PlannedCell]]  # of the data's name or folder; empty = the usual
+
+SCALES: Mapping[str, Mapping[str, Suite]] = {
+    "tiny": {
+        "figure-3": suites_tiny.figure_3,
+        "figure-4": suites_tiny.figure_4,
+        "figure-8": suites_tiny.figure_8,
+        **dict.fromkeys(OF_TEXT, suites_tiny.texts),
+    },
+    "gpu": {
+        "figure-3": suites_gpu.figure_3,
+        "figure-4": suites_gpu.figure_4,
+        "figure-5": suites_gpu.figure_5,
+        "figure-8": suites_gpu.figure_8,
+        "table-1": suites_gpu.table_1,
+        "table-2": suites_gpu.table_2,
+        "table-4": suites_gpu.table_4,
+        "table-5": suites_gpu.table_5,
+    },
+    "paper": {name: of_rows(name) for name in EXHIBITS if name != "table-3"},
 }
-PAIRS: Settings = {"curriculum": {"over": "length", "start": 2, "growth": 1.2}}  # key-value pairs
-QUADRATIC: Settings = {
-    "task": {"name": "quadratic", "segments": 6},
-    "size": "paper",
-    "model": {"positions": "rotary"},
-    "precision": "bf16-mixed",
-}
-TEXT: Settings = {
-    "task": {"name": "text"},
-    "scale": "gpu",
-    "bptt": {"schedule": "sliding"},
-    "precision": "bf16-mixed",
-    "train": {"evaluate_batch": 64},
-}
-TEXTS = {  # the corpus by its name: size, tokens per segment, lanes
-    "enwik8": ("enwik8-base", 64, 64),
-    "wikitext-2": ("wt103-base", 32, 128),
-    "wikitext-103": ("wt103-base", 150, 60),
-}
+LEFT_OUT: Mapping[str, Mapping[str, str]] = {"tiny": suites_tiny.LEFT_OUT, "gpu": {}, "paper": {}}
+NO_BACKBONES = "it takes pretrained models: --backbones NAME,NAME --data FOLDER"
 
 
-class Run(NamedTuple):
-    """A run of a suite: the name of its folder and what it sets, nested as in a config file."""
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What was asked for."""
 
-    name: str
-    settings: Settings
+    name: str  # a figure, a table, or all
+    scale: Scale
+    data: str = ""  # of texts, or of table-3; empty = the usual
+    made_text: str = ""  # where the made text of scale tiny is
+    backbones: tuple[str, ...] = ()
+    seeds: int | None = None  # of every cell; none = its own
+    steps: int | None = None
 
-    def over(self, settings: Settings) -> Run:
-        """The same run with other settings over its own."""
-        return Run(self.name, merge(self.settings, settings))
+    def __post_init__(self) -> None:
+        if self.name not in (*EXHIBITS, ALL):
+            raise unknown("figure or table", self.name, (*EXHIBITS, ALL))
+        if self.name == ALL and self.data:
+            raise ConfigError(f"data={self.data} is for one figure or table: name that instead of all")
+        if self.data and self.name not in (*OF_TEXT, "table-3"):
+            raise ConfigError(f"data={self.data} has no effect on {self.name}; leave it out")
+        if self.backbones and self.name != "table-3":
+            raise ConfigError(
+                f"backbones={','.join(self.backbones)} have no effect on {self.name}: use table-3"
+            )
 
-
-def copies(data: str, steps: int) -> Iterator[Run]:
-    """Copy and reverse of 24 symbols, Fig. 3: five seeds of RMT, one of the others."""
-    for task, counts, budget in (("copy", (3, 6, 9), 1000), ("reverse", (2, 4, 6), 1500)):
-        for count in counts:
-            common: Settings = {
-                "task": {"name": task, "length": 24, "segments": count},
-                "size": "paper",
-                "train": {"steps": steps or budget},
-            }
-            for seed in range(5):
-                yield Run(f"{task}-{count}-rmt-{seed}", merge(common, TARGET, {"seed": seed}))
-            yield Run(f"{task}-{count}-rmt-depth-0", merge(common, {"bptt": {"depth": 0}}))
-            for model in OTHERS:
-                yield Run(f"{task}-{count}-{model}", merge(common, {"preset": model}))
-
-
-def retrieval(data: str, steps: int) -> Iterator[Run]:
-    """Associative retrieval in 2, 3 and 5 segments: three seeds of RMT, one of the others."""
-    for count, size in ((2, 5), (3, 3), (5, 2)):
-        common = merge(
-            RETRIEVAL,
-            {"task": {"name": "retrieval", "segments": count}, "train": {"steps": steps or 5000}},
-        )
-        # where 5,000 steps in float32 left two seeds of three below 0.99
-        longer: Settings = (
-            {"train": {"steps": steps or 8000}, "precision": "bf16-mixed"} if count == 3 else {}
-        )
-        memory: Settings = {"model": {"memory": {"size": size}}}
-        for seed in range(3):
-            settings = merge(common, longer, PAIRS, memory, TARGET, {"seed": seed})
-            yield Run(f"retrieval-{count}-rmt-{seed}", settings)
-        others: dict[str, Settings] = {
-            "transformer_xl": merge(PAIRS, {"model": {"cache": {"size": size}}}),
-            "memory_transformer": memory,
-            "baseline": {},
-        }
-        for model, settings in others.items():
-            yield Run(f"retrieval-{count}-{model}", merge(common, settings, {"preset": model}))
+    @property
+    def names(self) -> tuple[str, ...]:
+        return EXHIBITS if self.name == ALL else (self.name,)
 
 
-def quadratic(data: str, steps: int) -> Iterator[Run]:
-    """Quadratic equations in 6 segments: three seeds of RMT, one of the others."""
-    common = merge(QUADRATIC, {"train": {"steps": steps or 5000}})
-    for seed in range(3):
-        settings = merge(common, {"train": {"evaluate_every": 1000}, "seed": seed})
-        yield Run(f"quadratic-rmt-{seed}", settings)
-    for model in OTHERS:
-        settings = merge(common, {"train": {"evaluate_every": 2500}, "preset": model})
-        yield Run(f"quadratic-{model}", settings)
+class Ordered(NamedTuple):
+    """The cells of an order, and why parts of it have none."""
+
+    cells: list[PlannedCell]
+    left_out: dict[str, str]
 
 
-def text(data: str, steps: int) -> Iterator[Run]:
-    """Language models on `data`: one update per segment for all, so equal updates and equal tokens."""
-    if not data:
-        raise ConfigError("data is missing: name a corpus or a prepared folder with --data")
-    known = next((name for name in TEXTS if name in data), "enwik8")
-    size, length, lanes = TEXTS[known]
-    steps = steps or 1000
-    budget = {"batch": lanes, "steps": steps, "evaluate_every": max(1, steps // 2), "save_every": steps}
-    common = merge(TEXT, {"task": {"data": data, "segment_length": length}, "size": size, "train": budget})
-    deep: Settings = {"bptt": {"depth": 2}}
-    models: dict[str, Settings] = {
-        "baseline": {"preset": "baseline"},
-        "memory_transformer": {"preset": "memory_transformer"},
-        "transformer_xl": {"preset": "transformer_xl"},
-        "rmt-depth-0": {"preset": "rmt", "bptt": {"depth": 0}},
-        "rmt-depth-2": {"preset": "rmt", **deep},
-        "transformer_xl_rmt": {"preset": "transformer_xl_rmt", **deep},
-    }
-    for recipe in ("modern", "paper"):
-        for name, settings in models.items():
-            yield Run(f"{known}-{recipe}-{name}", merge(common, settings, {"recipe": recipe}))
-    stored = merge(common, models["rmt-depth-2"], {"recipe": "paper", "bptt": {"replay_from": "stored"}})
-    yield Run(f"{known}-paper-rmt-depth-2-stored", stored)
+def plan(order: Order) -> Ordered:
+    """Every cell once, however many figures it is part of; an order of nothing is an error."""
+    left_out = dict(reasons(order))
+    cells = joined(cell for name in order.names if name not in left_out for cell in cells_of(name, order))
+    if not cells:
+        raise ConfigError(f"{order.name} has nothing at scale {order.scale}: {left_out[order.name]}")
+    return Ordered([budgeted(cell, order) for cell in cells], left_out)
 
 
-SUITES: dict[str, Callable[[str, int], Iterator[Run]]] = {
-    "copies": copies,
-    "retrieval": retrieval,
-    "quadratic": quadratic,
-    "text": text,
-}
+def reasons(order: Order) -> Iterator[tuple[str, str]]:
+    for name in order.names:
+        if name in LEFT_OUT[order.scale]:
+            yield name, LEFT_OUT[order.scale][name]
+        elif name == "table-3" and not (order.backbones and order.data):
+            yield name, NO_BACKBONES
+
+
+def cells_of(name: str, order: Order) -> Iterable[PlannedCell]:
+    if name == "table-3":
+        return table_3(order.data, order.backbones)
+    usual = order.made_text if order.scale == "tiny" and name in OF_TEXT else ""
+    return SCALES[order.scale][name](order.data or usual)
+
+
+def budgeted(cell: PlannedCell, order: Order) -> PlannedCell:
+    """A cell with the seeds and steps that were asked for."""
+    if order.steps is not None and cell.command == "train":
+        trials = min(cell.trial_steps, order.steps) if cell.trial_steps else 0
+        cell = cell.over({"train": {"steps": order.steps}}).replaced(trial_steps=trials)
+    return cell if order.seeds is None else cell.replaced(seeds=order.seeds)

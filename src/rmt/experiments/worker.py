@@ -1,9 +1,10 @@
-"""One run of a suite, in a process of its own: `python -m rmt.experiments.worker SETTINGS`.
+"""A cell in a process of its own: `python -m rmt.experiments.worker SETTINGS`.
 
-SETTINGS is a YAML file, nested as a config file. The run is trained in the folder beside it that has its name
-without the ending: `runs/copies/copy-3-rmt-0.yaml` in `runs/copies/copy-3-rmt-0`. Killed and started again,
-it goes on. It exits as the command does: 0 when finished, 2 with one line on a user's mistake, 128 plus the
-number of a signal that stopped it, 1 otherwise. When the process that started it is gone, it saves and ends.
+SETTINGS is a YAML file, a planned cell: settings as in a config file, rates, seeds. It is trained in the
+folder beside it that has its name without the ending: `runs/tiny/copy-4-3-rmt-4.yaml` in
+`runs/tiny/copy-4-3-rmt-4`. Killed and started again, it goes on, and no finished run is trained again. It
+exits as the command does: 0 when finished, 2 with one line on a user's mistake, 128 plus the number of a
+signal that stopped it, 1 otherwise. When the process that started it is gone, it saves and ends.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from rmt.errors import ConfigError, RMTError
-from rmt.experiments.recipe import resolve
-from rmt.experiments.run import train
+from rmt.experiments.cells import RECORD, load_cell, record_of
+from rmt.experiments.outcome import outcome
+from rmt.seal import sealed
 from rmt.stopping import Interrupted, hang_up_with_parent, listening
+from rmt.store import write_json
 from rmt.train.folder import FolderInUse
-from rmt.yamlfile import load_yaml
 
 PATIENCE_SECONDS = 30.0  # for a worker whose command was killed to save and end
 POLL_SECONDS = 0.2
@@ -40,6 +42,8 @@ class LoggedRun:
     def warning(self, text: str) -> None:
         log.warning(text)
 
+    def begin(self, steps: int) -> None: ...
+
     def logged(self, record: dict[str, Any]) -> None:
         self.loss = record["loss"]
 
@@ -51,7 +55,7 @@ class LoggedRun:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Train the run that the one argument names; returns the exit code."""
+    """Train the cell that the one argument names; returns the exit code."""
     logging.basicConfig(format="%(message)s")
     log.setLevel(logging.INFO)
     try:
@@ -85,13 +89,20 @@ def patiently(action: Callable[[], None], seconds: float = PATIENCE_SECONDS) -> 
 
 
 def work(file: Path) -> None:
-    """Train the run whose settings are in `file`, in the folder beside it."""
+    """Train the cell in `file`, in the folder beside it, and write down what came out."""
     folder = file.with_suffix("")
     if folder == file:
         raise ConfigError(f"settings {str(file)!r} must be a file with the ending .yaml")
-    result, was_finished = train(resolve(load_yaml(file)), folder, LoggedRun())
-    log.info("%s: %s", "already finished" if was_finished else "finished", folder)
-    log.info("%s %.4f on the test split", result["metric"], result["value"])
+    cell = load_cell(file)
+    if record := record_of(cell, folder.parent):
+        log.info("already finished: %s", folder)
+    else:
+        record = outcome(cell, folder, LoggedRun)
+        write_json(folder / RECORD, sealed(record))
+        log.info("finished: %s", folder)
+    values = ", ".join(f"{run['value']:.4f}" for run in record["runs"])
+    chosen = "" if record["rate"] is None else f", {cell.rate_of} {record['rate']:g}"
+    log.info("%s %s on the test split%s", record["metric"], values, chosen)
 
 
 if __name__ == "__main__":

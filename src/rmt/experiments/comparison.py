@@ -1,0 +1,235 @@
+"""What came out of cells beside what the paper says: the rows of every report."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rmt.core.cache import cache_reach
+from rmt.errors import ConfigError
+from rmt.experiments.cells import RECORD
+from rmt.experiments.distance import distances_of
+from rmt.experiments.paper import PublishedRow, exhibit_rows
+from rmt.jsonfile import parse_json
+from rmt.seal import load_record, unsealed
+
+REMEDY = "make it again with rmt reproduce"
+LOWER_IS_BETTER = ("perplexity", "bits_per_character")
+PAPER_SIZES = ("paper", "enwik8-base", "wt103-base")
+CORPORA = {"enwik8-204": "enwik8", "enwik8": "enwik8", "wikitext-103": "wikitext-103"}
+Record = dict[str, Any]
+
+
+class ComparedRow(NamedTuple):
+    """A cell in one figure or table."""
+
+    exhibit: str
+    name: str
+    task: str  # with its source length, or a text
+    segments: int  # 0 = a text
+    length: int  # tokens of a segment
+    model: str
+    memory: int
+    cache: int
+    depth: str
+    recipe: str
+    record: Record
+    published: PublishedRow | None
+
+    @property
+    def runs(self) -> list[Record]:
+        return list(self.record["runs"])
+
+    @property
+    def values(self) -> list[float]:
+        return [run["value"] for run in self.runs]
+
+    @property
+    def mean(self) -> float:
+        return statistics.mean(self.values)
+
+    @property
+    def deviation(self) -> float:
+        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
+
+    @property
+    def metric(self) -> str:
+        return str(self.record["metric"])
+
+    @property
+    def sign(self) -> int:
+        """1 if more is better."""
+        return -1 if self.metric in LOWER_IS_BETTER else 1
+
+    @property
+    def size(self) -> int:
+        return self.memory or self.cache
+
+    @property
+    def original(self) -> float | None:
+        """The mean by the original code's looser metric, where it has one."""
+        values = [run["metrics"].get("original_accuracy") for run in self.runs]
+        return None if None in values else statistics.mean(values)
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's, by its own metric; above 0 is better than the paper."""
+        if self.published is None or (reference := reference_of(self.published)) is None:
+            return None
+        ours = self.mean if self.original is None else self.original
+        return self.sign * (ours - reference)
+
+    @property
+    def reach(self) -> int | None:
+        """Tokens before a segment that a cache alone reaches; nothing for one without, or with memory."""
+        if not self.cache or self.memory:
+            return None
+        return cache_reach(self.record["config"]["model"]["layers"], self.length, self.cache)
+
+    @property
+    def asked(self) -> dict[int, int]:
+        """How far before each answering segment the task asks."""
+        return distances_of(self.record["config"]) if self.segments > 1 else {}
+
+    @property
+    def by_segment(self) -> dict[int, float]:
+        """The mean accuracy of each answering segment."""
+        parts = [run["by_segment"] for run in self.runs]
+        return {int(key): statistics.mean(part[key] for part in parts) for key in parts[0]}
+
+    @property
+    def seconds(self) -> float:
+        return float(sum(run["seconds"] for run in self.runs))
+
+    def paths(self) -> list[str]:
+        """The run folders behind its numbers, below that of the report."""
+        return [f"{self.name}/{run['run']}" for run in self.runs]
+
+
+def reference_of(row: PublishedRow) -> float | None:
+    """The paper's number: of the files, else as it is printed."""
+    if row.measured:
+        return row.measured.mean
+    return row.printed.value if row.printed else None
+
+
+def load_cells(paths: Iterable[Path]) -> list[Record]:
+    """The records of cells in folders, and in .jsonl files with a cell per line."""
+    records: list[Record] = []
+    for path in paths:
+        if path.suffix == ".jsonl":
+            records += jsonl_cells(path)
+            continue
+        records += (load_record(file, REMEDY) for file in sorted(path.rglob(RECORD)))
+    return records
+
+
+def jsonl_cells(path: Path) -> Iterator[Record]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            record = parse_json(line)
+        except ValueError as error:
+            raise ConfigError(f"results {str(path)!r} cannot be read ({error}); {REMEDY}") from None
+        if isinstance(record, dict) and "cell" in record:
+            yield unsealed(record, path, REMEDY)
+
+
+def written_cells(records: Iterable[Record]) -> str:
+    """Cells as .jsonl, a line each: small enough to be kept with a project."""
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def rows_of(records: Iterable[Record]) -> dict[str, list[ComparedRow]]:
+    """The rows of every figure and table, in its name's order."""
+    exhibits: dict[str, list[ComparedRow]] = {}
+    for record in records:
+        for exhibit in record["cell"]["exhibits"]:
+            exhibits.setdefault(exhibit, []).append(row_of(record, exhibit))
+    return {name: sorted(exhibits[name], key=order) for name in sorted(exhibits)}
+
+
+MODELS = ("baseline", "memory_transformer", "transformer_xl", "rmt", "transformer_xl_rmt")
+
+
+def order(row: ComparedRow) -> tuple[Any, ...]:
+    model = MODELS.index(row.model) if row.model in MODELS else len(MODELS)
+    return (
+        row.task.rpartition("-")[0],
+        len(row.task),
+        row.task,
+        row.segments,
+        model,
+        row.size,
+        row.depth,
+        row.name,
+    )
+
+
+def row_of(record: Record, exhibit: str) -> ComparedRow:
+    """A row of what a cell's command wrote."""
+    return MAKERS[record["cell"]["command"]](record, exhibit)
+
+
+def trained_row(record: Record, exhibit: str) -> ComparedRow:
+    config = record["config"]
+    task, model = config["task"], config["model"]
+    is_text = bool(task["data"])
+    row = ComparedRow(
+        exhibit=exhibit,
+        name=record["cell"]["name"],
+        task=Path(task["data"]).name
+        if is_text
+        else task["name"] + (f"-{task['length']}" if task["length"] else ""),
+        segments=0 if is_text else task["segments"],
+        length=task["segment_length"] if is_text else segment_length(task),
+        model=config["preset"],
+        memory=model["memory"]["size"],
+        cache=model["cache"]["size"],
+        depth=str(config["bptt"]["depth"]),
+        recipe=config["recipe"],
+        record=record,
+        published=None,
+    )
+    comparable = config["size"] in PAPER_SIZES and config["scale"] == "full" and not task["options"]
+    return row._replace(published=published_of(row)) if comparable else row
+
+
+def segment_length(task: dict[str, Any]) -> int:
+    from rmt.train.config import TaskConfig, build_task
+
+    built = build_task(TaskConfig(name=task["name"], length=task["length"], options=task["options"]))
+    return built.tokens_per_segment(task["segments"])
+
+
+def published_of(row: ComparedRow) -> PublishedRow | None:
+    """The paper's row of the same task, cut, model, memory, cache and depth."""
+    task = (
+        row.task if row.segments else CORPORA.get(row.task.removesuffix("-bytes").removesuffix("-words"), "")
+    )
+    depths = {row.depth} if row.memory and row.model != "memory_transformer" else {row.depth, "0", "full"}
+    wanted = (task, row.segments, row.model, row.memory, row.cache)
+    for published in exhibit_rows(row.exhibit):
+        key = (published.task, published.segments, published.model, published.memory, published.cache)
+        fits = row.segments or published.segment_length == row.length
+        if key == wanted and fits and published.depth in depths and "paper of" not in published.note:
+            return published
+    return None
+
+
+def finetuned_row(record: Record, exhibit: str) -> ComparedRow:
+    config = record["config"]
+    backbone = Path(config["backbone"]).name
+    row = ComparedRow(
+        exhibit, record["cell"]["name"], "hyperpartisan", config["segments"], config["segment_length"] or 0,
+        backbone, config["memory"], 0, str(config["depth"]), "finetune", record, None,
+    )  # fmt: skip
+    matches = (
+        each for each in exhibit_rows(exhibit) if (each.model, each.segments) == (backbone, row.segments)
+    )
+    return row._replace(published=next(matches, None))
+
+
+MAKERS = {"train": trained_row, "finetune": finetuned_row}

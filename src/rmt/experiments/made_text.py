@@ -1,0 +1,51 @@
+"""A made text in which memory helps: each word of a page is followed by the digit of that page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from rmt.text.corpora import find_source
+from rmt.text.corpus import DESCRIPTION
+from rmt.text.prepare import prepare_corpus
+
+WORDS = [
+    "river",
+    "stone",
+    "light",
+    "cloud",
+    "tower",
+    "green",
+    "apple",
+    "winter",
+    "table",
+    "music",
+    "paper",
+    "garden",
+    "silver",
+    "mountain",
+]
+PAGES, WORDS_PER_PAGE = 1200, 14  # about 100 kB
+SEED = 0
+
+
+def made_text() -> str:
+    """Pages of random words, each with a digit of its own."""
+    generator = np.random.default_rng(SEED)
+    words = generator.integers(len(WORDS), size=(PAGES, WORDS_PER_PAGE))
+    digits = generator.integers(10, size=PAGES)
+    return "".join(
+        "".join(f"{WORDS[word]}{digit}" for word in page) + "\n"
+        for page, digit in zip(words, digits, strict=True)
+    )
+
+
+def prepare_made_text(folder: Path) -> None:
+    """The text as a corpus in a folder, unless it is there."""
+    if (folder / DESCRIPTION).is_file():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    file = folder.with_suffix(".txt")
+    file.write_text(made_text(), encoding="utf-8")
+    prepare_corpus(find_source(str(file), "bytes"), folder)

@@ -1,0 +1,199 @@
+"""What comes out of a cell: trials of its rates on seed 0, the best on validation, and runs of its seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rmt.config import from_dict, to_dict
+from rmt.errors import ConfigError, RMTError
+from rmt.evaluate.by_segment import accuracy_by_segment
+from rmt.experiments.cells import PlannedCell
+from rmt.experiments.recipe import Settings, merge, resolve
+from rmt.experiments.run import train, train_seeds
+from rmt.jsonfile import parse_json
+from rmt.tasks.registry import task_class
+from rmt.train.checkpoint import load
+from rmt.train.config import RunConfig, build_task
+from rmt.train.device import device_of
+from rmt.train.divergence import Diverged
+from rmt.train.ensemble import require_stackable
+
+CURVE_POINTS = 40  # of a run's validation that are kept
+BY_SEGMENT_SAMPLES = 1000  # test sequences whose answers are counted by segment
+SLIM = ("seed", "value", "steps", "seconds", "samples", "tokens", "parameters", "state_bytes", "metrics")
+HARDWARE = ("commit", "source", "torch", "device")
+
+NewObserver = Callable[[], Any]
+
+
+class RateTrial(NamedTuple):
+    """A rate tried on seed 0."""
+
+    rate: float
+    run: Path
+    validation: float | None  # none = it diverged
+    loss: float
+
+    def rank(self, sign: int) -> tuple[float, float]:
+        """Better is larger; of equal ones, that with the smaller validation loss."""
+        return (-math.inf if self.validation is None else sign * self.validation, -self.loss)
+
+
+def outcome(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[str, Any]:
+    """The record of a cell; what is finished in its folder is not trained again."""
+    return COMMANDS[cell.command](cell, folder, new_observer)
+
+
+def trained(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[str, Any]:
+    """The outcome of a cell of `rmt train`."""
+    sign = sign_of(cell)
+    trials = [tried(cell, rate, folder, new_observer()) for rate in cell.rates]
+    best = max(trials, key=lambda trial: trial.rank(sign)) if trials else None
+    if best and best.validation is None:
+        raise ConfigError(
+            f"every rate of {cell.name} diverges: {', '.join(map(str, cell.rates))}; give others"
+        )
+    settings = cell.with_rate(best.rate) if best else cell.settings
+    runs = [best.run] if best and cell.reuses_trial else []
+    runs += seeds_trained(settings, folder, range(len(runs), cell.seeds), new_observer)
+    results = [(run, finished_result(run)) for run in runs]
+    return {
+        "cell": to_dict(cell),
+        "rate": best.rate if best else None,
+        "trials": [shown_trial(trial) for trial in trials],
+        "metric": results[0][1]["metric"],
+        "runs": [slim(run, result) for run, result in results],
+        "config": results[0][1]["config"],
+    }
+
+
+def tried(cell: PlannedCell, rate: float, folder: Path, observer: Any) -> RateTrial:
+    """Train seed 0 with a rate, for as long as a trial is."""
+    settings = cell.with_rate(rate)
+    run = folder / f"{'rate' if cell.reuses_trial else 'trial'}-{rate:g}"
+    if cell.trial_steps:
+        settings = merge(settings, {"train": {"steps": cell.trial_steps}})
+    observer.note(f"{run.name}:")
+    try:
+        result, _ = train(resolve(settings), run, observer)
+    except Diverged as error:
+        observer.warning(str(error))
+        return RateTrial(rate, run, None, math.inf)
+    sign = sign_of(cell)
+    record = max(evaluations(run), key=lambda line: sign * line[result["metric"]])
+    return RateTrial(rate, run, record[result["metric"]], record["loss"])
+
+
+def sign_of(cell: PlannedCell) -> int:
+    """1 if a higher value of the cell's metric is better, -1 if a lower one is."""
+    return task_class(cell.settings["task"]["name"]).sign
+
+
+def shown_trial(trial: RateTrial) -> dict[str, Any]:
+    return {"rate": trial.rate, "run": trial.run.name, "validation": trial.validation}
+
+
+def seeds_trained(settings: Settings, folder: Path, seeds: range, new_observer: NewObserver) -> list[Path]:
+    """Runs of seeds, at once where that is possible; returns their folders."""
+    if not seeds:
+        return []
+    config = resolve(merge(settings, {"seed": seeds[0]}))
+    folders = [folder / f"seed-{seed}" for seed in seeds]
+    if len(seeds) > 1 and is_stackable(config):
+        train_seeds(config, folder, [new_observer() for _ in seeds])
+        return folders
+    for seed, run in zip(seeds, folders, strict=True):
+        observer = new_observer()
+        observer.note(f"{run.name}:")
+        train(resolve(merge(settings, {"seed": seed})), run, observer)
+    return folders
+
+
+def is_stackable(config: RunConfig) -> bool:
+    try:
+        require_stackable(config)
+    except RMTError:
+        return False
+    return True
+
+
+def finished_result(run: Path) -> dict[str, Any]:
+    record: dict[str, Any] = parse_json((run / "result.json").read_text(encoding="utf-8"))
+    return record
+
+
+def evaluations(run: Path) -> list[dict[str, Any]]:
+    """The lines of a run's log that are evaluations on the validation split."""
+    lines = (parse_json(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line.get("split") == "valid"]
+
+
+def slim(run: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """What a report needs of a run: numbers, hardware, its validation over the steps, answers by segment."""
+    record = {name: result[name] for name in SLIM if name in result}
+    curve = [(line["step"], line[result["metric"]]) for line in evaluations(run)]
+    spacing = math.ceil(len(curve) / CURVE_POINTS)
+    return {
+        "run": run.name,
+        **record,
+        **{name: result["environment"][name] for name in HARDWARE},
+        "curve": curve[::-spacing][::-1],
+        "by_segment": by_segment(run, result["config"]),
+    }
+
+
+def by_segment(run: Path, settings: dict[str, Any]) -> dict[str, float]:
+    """Accuracy by answer segment, where answers are generated in more than one segment."""
+    config = from_dict(RunConfig, settings)
+    task = build_task(config.task)
+    if not task.generates or config.task.segments == 1:
+        return {}
+    length = task.tokens_per_segment(config.task.segments)
+    samples = min(BY_SEGMENT_SAMPLES, config.train.evaluate_samples)
+    model = load(run).to(device_of(config.device))
+    values = accuracy_by_segment(model, task, length, samples, config.precision)
+    return {str(segment): value for segment, value in values.items()}
+
+
+def finetuned(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[str, Any]:
+    """The outcome of a cell of `rmt finetune`: the rate by F1 on validation, then the seeds."""
+    from rmt.documents.config import FinetuneConfig
+    from rmt.documents.finetune import finetune
+    from rmt.documents.hyperpartisan import load_hyperpartisan
+
+    corpus = load_hyperpartisan(cell.settings["path"])
+
+    def run(rate: float, seed: int, name: str) -> tuple[Path, dict[str, Any]]:
+        settings = merge(cell.with_rate(rate), {"seed": seed})
+        result, _ = finetune(from_dict(FinetuneConfig, settings), corpus, folder / name, new_observer())
+        return folder / name, result
+
+    trials = {rate: run(rate, 0, f"rate-{rate:g}") for rate in cell.rates}
+    best = max(trials, key=lambda rate: trials[rate][1]["metrics"]["valid"]["f1"])
+    runs = [trials[best], *(run(best, seed, f"seed-{seed}") for seed in range(1, cell.seeds))]
+    return {
+        "cell": to_dict(cell),
+        "rate": best,
+        "trials": [
+            shown_trial(RateTrial(rate, path, result["metrics"]["valid"]["f1"], 0.0))
+            for rate, (path, result) in trials.items()
+        ],
+        "metric": "f1",
+        "runs": [
+            {
+                "run": path.name,
+                **{name: result[name] for name in SLIM if name in result},
+                **{name: result["environment"][name] for name in HARDWARE},
+                "curve": [],
+                "by_segment": {},
+            }
+            for path, result in runs
+        ],
+        "config": runs[0][1]["config"],
+    }
+
+
+COMMANDS = {"train": trained, "finetune": finetuned}

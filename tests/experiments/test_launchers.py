@@ -1,0 +1,136 @@
+"""Launchers: workers elsewhere leave the same folders and the same results as processes of this machine."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+import rmt
+from rmt.errors import ConfigError
+from rmt.experiments.cells import PlannedCell, record_of, write_cell
+from rmt.experiments.launchers import LocalLauncher, filled, launcher_of, split_template, worker_command
+from rmt.experiments.reproduce import Limits, reproduce
+from tests.experiments.tiny import echo_cell
+
+# A queue of one machine: sbatch starts the script as job 7; srun runs its last words.
+SBATCH = """#!/bin/sh
+export SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=1 SLURM_NTASKS=1 SLURM_NODEID=0 SLURM_PROCID=0
+export SLURM_LOCALID=0 SLURM_JOB_NODELIST=localhost
+echo "Submitted batch job 7"
+sh "$1" > /dev/null 2>&1 < /dev/null &
+"""
+SRUN = """#!/bin/sh
+while [ "${1#--}" != "$1" ]; do [ "$1" = --output ] || [ "$1" = --error ] && shift; shift; done
+exec "$@"
+"""
+SACCT = "#!/bin/sh\necho 'JobID|State|NodeList'\necho '7|RUNNING|localhost'\n"
+
+
+@pytest.fixture(autouse=True)
+def _tasks_of_the_tests(monkeypatch):
+    places = (Path(rmt.__file__).parents[1], Path(__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, places)))
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """Slurm's commands on the PATH, and nothing of a Slurm that may be around this test."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, script in {"sbatch": SBATCH, "srun": SRUN, "sacct": SACCT}.items():
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def trained(launcher: str, folder: Path, *cells: PlannedCell) -> list[dict]:
+    """What comes of cells by a launcher, without what depends on the clock and on the source's state."""
+    heard = []
+    records = reproduce(
+        cells, folder, launcher_of(launcher, folder), Limits(2), lambda *end: heard.append(end)
+    )
+    assert len(records) == len(cells), heard
+    for record in records:
+        for run in record["runs"]:
+            for name in ("seconds", "commit", "source"):
+                run.pop(name)
+    return records
+
+
+def test_a_template_has_the_worker_as_words_or_quoted_in_a_word():
+    command = ["python", "-m", "worker", "a b.yaml"]
+    assert filled(split_template("nice {}"), command) == ["nice", *command]
+    assert filled(split_template("ssh node 'cd x && {}'"), command) == [
+        "ssh",
+        "node",
+        "cd x && python -m worker 'a b.yaml'",
+    ]
+
+
+def test_a_template_gives_the_results_of_processes(tmp_path):
+    cell = echo_cell("first")
+    assert trained("env LAUNCHED=yes {}", tmp_path / "a", cell) == trained("local", tmp_path / "b", cell)
+
+
+@pytest.mark.parametrize(("launcher", "package"), [("slurm", "submitit"), ("ray", "ray")])
+def test_a_launcher_without_its_package_names_the_extra(tmp_path, monkeypatch, launcher, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=f"launcher={launcher} needs {package}: pip install"):
+        launcher_of(launcher, tmp_path)
+
+
+def test_slurm_runs_the_script_that_requeues_and_signals_and_gives_the_same_results(tmp_path, slurm):
+    pytest.importorskip("submitit", reason="submitit is not installed")
+    cell = echo_cell("first")
+    records = trained("slurm", tmp_path / "slurm", cell)
+    assert records == trained("local", tmp_path / "local", cell)
+    lines = (tmp_path / "slurm/slurm/7_submission.sh").read_text().splitlines()
+    assert "#SBATCH --requeue" in lines
+    assert "#SBATCH --signal=USR2@120" in lines
+    assert "accuracy" in (tmp_path / "slurm/first.log").read_text()
+
+
+def test_a_slurm_job_that_has_to_go_saves_and_is_queued_again(tmp_path):
+    pytest.importorskip("submitit", reason="submitit is not installed")
+    from rmt.experiments.launchers import QueuedWork
+
+    cell = echo_cell("first", {"train": {"steps": 10**6, "save_every": 10**6, "evaluate_every": 10**6}})
+    file = write_cell(cell, tmp_path)
+    work, queued = QueuedWork(str(file), worker_command(file), {}), []
+    metrics = tmp_path / "first/seed-0/metrics.jsonl"
+
+    def preempt() -> None:
+        while not metrics.exists() or metrics.read_text().count("\n") < 3:
+            time.sleep(0.01)
+        queued.append(work.checkpoint())
+
+    slurm = Thread(target=preempt)
+    slurm.start()
+    assert work() == 128 + signal.SIGTERM
+    slurm.join()
+    assert list((tmp_path / "first/seed-0/checkpoints").glob("step_*"))
+    assert queued[0].function.command == work.command
+    assert not record_of(cell, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of ray's own
+def test_ray_gives_the_same_results_as_processes(tmp_path):
+    ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'recurrent-memory[ray]'")
+    cells = [echo_cell("first"), echo_cell("second", {"seed": 1})]
+    ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
+    try:
+        assert trained("ray", tmp_path / "ray", *cells) == trained("local", tmp_path / "local", *cells)
+    finally:
+        ray.shutdown()
+
+
+def test_local_processes_are_groups_of_their_own(tmp_path):
+    job = LocalLauncher().start(write_cell(echo_cell("first", {"task": {"segments": 77}}), tmp_path))
+    assert os.getpgid(job.process.pid) == job.process.pid
+    job.process.wait()
+    assert job.ended()
