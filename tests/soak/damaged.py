@@ -38,6 +38,11 @@ SEALED = {
 }
 # what users and other programs write: it may say anything
 OPEN = {
+    "run/metrics.jsonl": [
+        "plot run -o curve.svg",
+        "runs .",
+        f"train copy {TINY} --out run --quiet --restart",
+    ],
     "splits/train.txt": [
         "data prepare splits --out out",
         TRAIN_TEXT.replace("DATA", "splits --tokens words"),

@@ -25,6 +25,7 @@ BASES = {
     "data prepare": ["book.txt --out out", "splits --tokens words --out out"],
     "data check": ["corpus"],
     "runs": ["."],
+    "plot": ["run -o curve.svg", "run book-run --metric loss"],
     "report": ["run"],
     "reproduce": ["figure-8 --dry_run"],
     "bench": ["--list"],
