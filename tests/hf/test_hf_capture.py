@@ -8,7 +8,7 @@ from rmt.analysis.capture import capture, capture_mean
 from rmt.analysis.operations import findings
 from rmt.errors import ConfigError
 from rmt.hf import AttentionView
-from rmt.hf.families import FAMILIES
+from rmt.hf.families import FAMILIES, layers_path
 from tests.hf.test_hf_threads import assert_same_in_threads
 from tests.hf.tokens import WORDS, tokenizer
 from tests.hf.zoo import CLS, EAGER_ONLY, MAIN, SEP, of_kind, plain, remembering, texts
@@ -174,7 +174,9 @@ def test_the_model_that_is_looked_into_never_attends_otherwise(name):
         )
 
     view, unknown = AttentionView(model), torch.full_like(text(name)[0], 99)
-    model.segment_backbone().get_submodule(model.family.layers)[0].register_forward_hook(implementations)
+    backbone = model.segment_backbone()
+    layers = backbone.get_submodule(layers_path(backbone, model.family))
+    layers[0].register_forward_hook(implementations)
     capture(view, text(name)[0])
     with pytest.raises(IndexError):
         capture(view, unknown)

@@ -28,9 +28,8 @@ from tests.hf.tiny import EOS, VOCABULARY, tiny_config, tiny_model
 PAGE = Path(__file__).parents[2] / "docs" / "families.md"
 MEMORY, LENGTH, TEXT = 2, 5, 13
 TYPES = [kind for kind in FAMILIES if kind in CONFIG_MAPPING]
-SAMPLE = ["qwen2", "mistral", "gemma3_text", "phi3", "olmo2", "cohere", "mixtral"]
-SAMPLE += ["xlm-roberta", "electra", "distilbert", "albert", "mt5", "pegasus"]
-REFUSED = ["mamba", "rwkv", "vit", "clip", "bloom", "xlnet", "whisper", "lfm2", "longformer"]
+SAMPLE = ["qwen2", "mistral", "gemma3_text", "mixtral", "electra", "albert", "mt5"]
+REFUSED = ["mamba", "vit", "clip", "bloom", "xlnet"]
 ROUNDING = 1e-6  # experts take tokens in another order, and some routers are in float32
 HEAD = """# Model types
 

@@ -95,3 +95,18 @@ def test_what_a_session_holds_does_not_grow():
         session.feed([[5] * 4, [6] * (number % 3)])
         sizes.append(session.nbytes)
     assert max(sizes[15:]) <= max(sizes[:15])
+
+
+@pytest.mark.parametrize("kind", ["cohere", "granite", "gemma2"])
+def test_a_session_scales_and_caps_logits_as_the_class_does(kind):
+    import rmt.hf
+    from tests.hf.tiny import tiny_config, tiny_model
+
+    scaled = {"cohere": "logit_scale", "granite": "logits_scaling", "gemma2": "final_logit_softcapping"}
+    base = tiny_model(tiny_config(kind, **{scaled[kind]: 3.0}), "AutoModelForCausalLM")
+    model = rmt.hf.add_memory(base, memory=2, segment_length=5)
+    ids = torch.randint(3, 30, (1, 12))
+    with torch.no_grad():
+        expected = model(input_ids=ids).logits[:, :-1].log_softmax(-1).gather(-1, ids[:, 1:, None])
+    got = rmt.Session(model).feed(ids, returns="log_probs")
+    torch.testing.assert_close(got[:, 1:], expected[..., 0], rtol=1e-5, atol=1e-5)
