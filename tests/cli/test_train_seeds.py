@@ -67,8 +67,8 @@ def test_restart_trains_every_seed_anew(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ("--seeds 0", "seeds=0 must be at least 1"),
-        ("--seeds -2", "seeds=-2 must be at least 1"),
+        ("--seeds 0", "seeds=0 must be 1 to 4096"),
+        ("--seeds -2", "seeds=-2 must be 1 to 4096"),
         ("--seeds many", "seeds='many' is not a whole number"),
         (
             "--seeds 2 --rate.schedule plateau",
