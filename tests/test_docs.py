@@ -9,9 +9,11 @@ Lines that install or make something (`make`, `pip`, environments) are for conti
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,12 @@ def test_every_link_of_a_page_leads_somewhere(page):
         assert made or target.exists(), f"{path} does not exist"
         if anchor and not made and "api" not in target.parts:
             assert anchor in anchors(target), f"{path} has no heading #{anchor}"
+
+
+def test_the_page_on_installing_names_every_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    rows = re.findall(r"^\| (`.*?) \|", (DOCS / "install.md").read_text(), re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(extras)
 
 
 @over(PAGES)
