@@ -14,6 +14,7 @@ from rmt.documents.language_test import perplexity_of
 from rmt.documents.language_text import LanguageText, TrainingSpans, load_language_text
 from rmt.documents.language_training import losses, pieces
 from rmt.errors import ConfigError, DataError
+from rmt.train.divergence import Diverged
 from tests.documents.tiny import FinetuneWatcher, finetune_end
 from tests.hf.tokens import tokenizer
 from tests.hf.zoo import plain
@@ -146,7 +147,7 @@ def test_a_curriculum_goes_through_the_divisors_in_the_first_half():
     assert pieces(LanguageConfig(backbone="any", segments=4), 0.0) == 4
 
 
-def test_mistakes_are_told_in_a_line(home, tmp_path):
+def test_mistakes_are_told_in_a_line(home, finished, tmp_path):
     with pytest.raises(ConfigError, match=r"lora_lr=2\.0 has no effect without --lora"):
         config_of(home, lora=0, lora_lr=2.0)
     with pytest.raises(ConfigError, match="tokens=10 are fewer than the 24 of one update"):
@@ -157,6 +158,11 @@ def test_mistakes_are_told_in_a_line(home, tmp_path):
         tune_language(config_of(home, compare="all", segment_length=60), tmp_path / "far", FinetuneWatcher())
     with pytest.raises(ConfigError, match="holds a run with seed=0, not 1; name another --out"):
         tune_language(config_of(home, compare="all", seed=1), home / "whole", FinetuneWatcher())
+
+
+def test_a_run_that_diverges_says_so(home, tmp_path):
+    with pytest.raises(Diverged, match=r"loss=nan at step \d+: training diverged"):
+        tune_language(config_of(home, lr=1e6, clip=0.0), tmp_path / "wild", FinetuneWatcher())
 
 
 def test_the_command_prints_what_was_measured(home, finished, capsys):

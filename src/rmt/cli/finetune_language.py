@@ -12,8 +12,8 @@ from typing import Any
 from rmt.cli.front import Command
 from rmt.cli.pretrained import quiet_transformers
 from rmt.cli.progress import observer
-from rmt.cli.training import RunFolderOptions
-from rmt.config import from_dict
+from rmt.cli.training import RunFolderOptions, require_trusted_classes
+from rmt.config import by_name, from_dict
 from rmt.documents.language_config import LanguageConfig
 from rmt.errors import ConfigError
 from rmt.location import trusting
@@ -55,6 +55,7 @@ def main(argv: Sequence[str]) -> int:
             "TEXT is missing: name a text file, or a folder with train.txt, valid.txt and test.txt"
         )
     with trusting(invocation.options.trust):
+        require_trusted_classes(invocation)
         return run(config, invocation.options)
 
 
@@ -62,13 +63,17 @@ def run(config: LanguageConfig, options: RunFolderOptions) -> int:
     """One run or one per seed, then the result."""
     quiet_transformers()
     from rmt.documents.language import tune_language
+    from rmt.train.trackers import tracked
 
     top = Path(options.out or default_folder(config))
     results: list[dict[str, Any]] = []
     for seed in range(config.seed, config.seed + options.seeds):
         folder = top / f"seed_{seed}" if options.seeds > 1 else top
-        with observer(f"seed {seed}", math.inf, options.quiet) as watcher:
-            result, was_finished = tune_language(replace(config, seed=seed), folder, watcher, options.restart)
+        member, bar = replace(config, seed=seed), observer(f"seed {seed}", math.inf, options.quiet)
+        with bar, tracked(bar, options.log, folder, by_name(member)) as watcher:
+            result, was_finished = tune_language(member, folder, watcher, options.restart)
+            if not was_finished:
+                watcher.tested(result)
         results.append(result)
         print(f"{'already finished' if was_finished else 'finished'}: {folder}")
         print(table([result]), flush=True)

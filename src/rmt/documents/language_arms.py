@@ -35,7 +35,7 @@ class PretrainedDecoder(NamedTuple):
 
     def wrapped(self, arm: Arm, config: LanguageConfig) -> Any:
         """The decoder as an arm has it, which shares its weights; at first, memory changes nothing."""
-        memory = {"kind": config.kind, "bptt": config.depth} if arm.memory else {}
+        memory: dict[str, Any] = {"kind": config.kind, "bptt": config.depth} if arm.memory else {}
         return add_memory(
             self.model,
             memory=arm.memory,

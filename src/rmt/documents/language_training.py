@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from torch.nn import functional as F
 from rmt.documents.job import FinetuneObserver
 from rmt.documents.language_config import LanguageConfig
 from rmt.documents.language_text import LanguageText, TrainingSpans
-from rmt.documents.resuming import optimizer_tensors, put_optimizer, put_weights, weights
+from rmt.documents.resuming import optimizer_tensors, put_optimizer, put_weights, require_learning, weights
 from rmt.documents.trainer import groups, slope
 from rmt.errors import CheckpointError, ConfigError
 from rmt.precision import products
@@ -112,6 +113,7 @@ class LanguageTraining:
         self.optimizer.step()
         self.schedule.step()
         self.step += 1
+        require_learning("loss", math.isfinite(loss.item()), self.step, self.store)
         return loss.item()
 
     def tell(self, loss: float) -> None:

@@ -73,7 +73,7 @@ class ResumableTrainer(Trainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         step, best, snapshot = self.state.global_step, self.state.best_global_step, snapshot_of(self)
-        require_learning("weight", all_finite(snapshot.model.values()), step, self.job)
+        require_learning("weight", all_finite(snapshot.model.values()), step, self.job.store)
         if is_first():
             self.job.store.save(step, snapshot, best == step)
         self.job.processes.barrier()
@@ -105,11 +105,11 @@ class ResumableTrainer(Trainer):
         self._globalstep_last_logged = self.saved.trainer["logged"]
 
 
-def require_learning(name: str, is_finite: bool, step: int, job: FinetuneJob) -> None:
+def require_learning(name: str, is_finite: bool, step: int, store: Checkpoints) -> None:
     """Raise for a loss or weights that are no numbers: none are saved, and every checkpoint is a good one."""
     if not is_finite:
         raise Diverged(
-            f"{name}=nan at step {step}: training diverged; {kept(job.store)}; lower --lr and start anew "
+            f"{name}=nan at step {step}: training diverged; {kept(store)}; lower --lr and start anew "
             "with --restart",
             step,
         )

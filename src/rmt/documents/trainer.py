@@ -152,7 +152,7 @@ class Telling(TrainerCallback):
     ) -> None:
         if not logs or "loss" not in logs:
             return
-        require_learning("loss", math.isfinite(logs["loss"]), state.global_step, self.job)
+        require_learning("loss", math.isfinite(logs["loss"]), state.global_step, self.job.store)
         record = {
             "step": state.global_step,
             "epoch": logs["epoch"],
