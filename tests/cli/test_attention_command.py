@@ -82,4 +82,24 @@ def test_a_mistake_about_a_run_is_one_line(capsys, run, options, said):
 
 
 def test_the_run_has_to_be_one(capsys):
-    assert "is not a run" in rmt(capsys, "attention nothing").err
+    assert "run 'nothing' does not exist" in rmt(capsys, "attention nothing").err
+
+
+def test_a_text_may_be_the_name_of_a_file(capsys, run, tmp_path):
+    (tmp_path / "tokens.txt").write_text("3 1 4 1 | 5 9\n")
+    assert main(["attention", str(run), "-o", "page.html", "--text", "tokens.txt"]) == 0
+    (example,) = data_of((tmp_path / "page.html").read_text())["examples"]
+    assert [segment["tokens"] for segment in example["segments"]] == [["3", "1", "4"], ["1", "|", "5"], ["9"]]
+
+
+def test_a_run_of_text_has_a_page_of_its_examples_and_of_a_file(capsys, tmp_path):
+    (tmp_path / "book.txt").write_text("so it goes on and on, " * 120)
+    sizes = "--model.layers 1 --model.heads 1 --model.head_width 4 --model.width 8 --model.inner_width 8"
+    words = f"train text --data book.txt --task.segment_length 8 --memory 2 --steps 2 --batch 2 {sizes}"
+    assert rmt(capsys, f"{words} --device cpu --out text --quiet").code == 0
+    (tmp_path / "letter.txt").write_text("it goes on")
+    for asked, tokens in (("", None), ("--text letter.txt", list("it goes on"))):
+        assert rmt(capsys, f"attention text -o page.html --quiet {asked}").code == 0
+        example, *_ = data_of((tmp_path / "page.html").read_text())["examples"]
+        shown = [word for segment in example["segments"] for word in segment["tokens"]]
+        assert tokens is None or [word.replace("␣", " ") for word in shown] == tokens

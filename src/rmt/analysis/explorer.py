@@ -19,6 +19,8 @@ from rmt.analysis.pages import assemble
 from rmt.errors import ConfigError
 
 SCRIPTS = ("data.js", "map.js", "panels.js", "main.js")
+PACKED = 8 / 3  # bytes of a weight in the page: two, in base 64
+MOST_BYTES = 64_000_000  # that a browser opens within seconds
 FINEST = 65535  # a weight is stored as one of so many steps from 0 to 1
 
 Data = dict[str, Any]
@@ -27,13 +29,14 @@ Data = dict[str, Any]
 def explore(
     model: Any,
     examples: Sequence[Example],
-    length: int,
+    length: int | None,
     words: Sequence[str],
     title: str,
     facts: Sequence[str],
 ) -> str:
-    """The page for a model reading some examples in segments of `length` tokens."""
+    """The page for a model reading some examples in segments of `length` tokens; none = as it cuts them."""
     captured = [capture(model, example.tokens, length) for example in examples]
+    require_small(captured)
     examples_data = [
         {
             "name": example.name,
@@ -71,10 +74,8 @@ def segments_data(
     model: Any, segments: Sequence[SegmentAttention], example: Example, words: Sequence[str]
 ) -> list[Data]:
     """Every segment as the page reads it."""
-    length, data = len(segments[0].tokens), list[Data]()
-    cached: list[str] = []
-    columns = (example.targets.split(length), example.wanted.split(length))
-    for segment, targets, wanted in zip(segments, *columns, strict=True):
+    data, cached = list[Data](), list[str]()
+    for segment, targets, wanted in zip(segments, *columns_of(segments, example), strict=True):
         size = segment.spans.cache
         data.append(
             {
@@ -90,6 +91,26 @@ def segments_data(
         )
         cached += kept(model, segment, words) if size else []
     return data
+
+
+def columns_of(segments: Sequence[SegmentAttention], example: Example) -> list[Sequence[Tensor]]:
+    """Targets and questions of each segment; where a model adds special tokens, its own next tokens."""
+    sizes = [len(segment.tokens) for segment in segments]
+    if sum(sizes) == len(example.targets):
+        return [column.split(sizes) for column in (example.targets, example.wanted)]
+    tokens = torch.cat([segment.tokens for segment in segments])
+    following = torch.cat([tokens[1:], tokens[-1:]])
+    return [following.split(sizes), torch.zeros(len(tokens), dtype=torch.bool).split(sizes)]
+
+
+def require_small(captured: Sequence[Sequence[SegmentAttention]]) -> None:
+    """Refuse attention that would be a page which no browser opens."""
+    size = sum(segment.weights.numel() * PACKED for segments in captured for segment in segments)
+    if size > MOST_BYTES:
+        raise ConfigError(
+            f"the attention of {sum(map(len, captured))} segments is a page of {size / 1e6:,.0f} MB; give a "
+            f"shorter text or fewer examples, for at most {MOST_BYTES / 1e6:,.0f} MB"
+        )
 
 
 def kept(model: Any, segment: SegmentAttention, words: Sequence[str]) -> list[str]:

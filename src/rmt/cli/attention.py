@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rmt.cli.front import Command, TrustOptions
+from rmt.cli.notes import warn
+from rmt.cli.pretrained import quiet_transformers
 from rmt.cli.terminal import console
 from rmt.config import Interval, at_least, option, required
 from rmt.errors import ConfigError
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 EXAMPLES = """examples:
   rmt attention runs/copy-8-3-rmt-modern-0 -o explorer.html
   rmt attention RUN --text "3 1 4 1 5 9 2 6 |"     your own tokens
+  rmt attention FOLDER --text letter.txt           a pretrained model with memory, as save_pretrained wrote it
   rmt attention RUN --example 7 --examples 1 --segments 6
   rmt attention RUN --serve                        and open it in the browser"""
 
+MOST_TEXT = 4000  # bytes of a file: a page of more would be slow
 LARGE = 2_000_000  # bytes from which a page is slow to send about
 
 
@@ -31,12 +35,12 @@ LARGE = 2_000_000  # bytes from which a page is slow to send about
 class AttentionOptions(TrustOptions):
     """The options of `rmt attention`."""
 
-    run: str = required("run folder, or one checkpoint in it", argument="RUN")
+    run: str = required("run folder, one checkpoint in it, or a saved model with memory", argument="RUN")
     out: str | None = option(None, "the page to write; none = explorer.html in RUN")
     split: Literal["train", "valid", "test"] = option("test", "which examples")
     example: int = option(1, "number of the first example", at_least(1))
     examples: int = option(4, "how many examples", at_least(1))
-    text: str | None = option(None, "your own text or tokens, in place of examples")
+    text: str | None = option(None, "your own text or tokens, or a file of them, in place of examples")
     data: str | None = option(None, "where the data of the run are now")
     unknown: str | None = option(
         None, f"what becomes of a byte or character that the model does not know: {RULES}; none = error"
@@ -86,9 +90,34 @@ def main(argv: Sequence[str]) -> int:
 def look(options: AttentionOptions) -> tuple[str, Sequence[Finding]]:
     """The page of a run, and the clearest head of every operation in its first example."""
     from rmt.experiments import looking
+    from rmt.experiments.wrapped_look import is_wrapped
 
+    if is_wrapped(Path(options.run)):
+        quiet_transformers()
     names = ("text", "split", "example", "examples", "segments", "data", "unknown")
-    return looking.look(options.run, looking.Look(**{name: getattr(options, name) for name in names}))
+    asked = {name: getattr(options, name) for name in names}
+    return looking.look(options.run, looking.Look(**asked | {"text": text_of(options.text)}))
+
+
+def text_of(text: str | None) -> str | None:
+    """A text as it was given, or what stands in the file of that name."""
+    if text is None or not is_file(text):
+        return text
+    from rmt.textfile import open_text
+
+    with open_text(Path(text)) as file:
+        content = file.read(MOST_TEXT + 1)
+    if len(content) > MOST_TEXT:
+        warn(f"only the first {MOST_TEXT:,} bytes of {text!r} are shown")
+    return content[:MOST_TEXT].decode("utf-8", "ignore").rstrip("\n")
+
+
+def is_file(text: str) -> bool:
+    """Whether a text is the name of a file; a long one, or one with a line break, never is."""
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def show(findings: Sequence[Finding]) -> None:

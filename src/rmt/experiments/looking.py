@@ -14,6 +14,7 @@ from rmt.errors import ConfigError
 from rmt.experiments.opened import OpenedRun, open_run
 from rmt.experiments.run import facts
 from rmt.experiments.run_data import encodes_text, run_data
+from rmt.experiments.wrapped_look import is_wrapped, look_into_wrapped
 from rmt.location import require_trust
 from rmt.tasks.registry import task_class
 from rmt.tasks.unknown import UnknownRule
@@ -34,6 +35,8 @@ class Look:
 
 def look(run: str | Path, asked: Look) -> tuple[str, Sequence[Finding]]:
     """The page of a run, and the clearest head of every operation in its first example."""
+    if is_wrapped(Path(run)):
+        return look_into_wrapped(Path(run), asked)
     opened = open_run(run)
     if asked.text is None or asked.segments is not None:
         require_trust(opened.config.task.name, "task.name", opened.folder)

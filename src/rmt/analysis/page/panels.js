@@ -176,6 +176,9 @@ function showScores() {
   const head = make("thead");
   head.append(top);
   byId("scores").replaceChildren(head, body);
+  const { name, segments } = data.examples[place.example];
+  byId("scores-hint").textContent = `The table is over segment ${place.segment + 1} of ${segments.length} of ${name} alone; ` +
+    `the buttons are the clearest heads over all ${segments.length} of its segments.`;
 }
 
 function scoreRow(segment, names, index) {
@@ -192,6 +195,7 @@ function scoreRow(segment, names, index) {
     const [mass, straight, reversed, compression] = segment.scores[name][index];
     const order = Math.max(straight, reversed) < data.diagonal ? "mixed" : straight >= reversed ? "straight" : "reversed";
     const cell = make("td", className(name));
+    cell.dataset.name = name;
     const line = make("p");
     line.append(meter(mass), make("span", "number", mass.toFixed(2)), make("span", "number", ORDERS[order]));
     cell.title = `diagonal ${straight.toFixed(2)}, anti-diagonal ${reversed.toFixed(2)}, columns per row ${compression.toFixed(2)}`;

@@ -1,0 +1,93 @@
+"""A look into a pretrained model with memory: the page of its attention on a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rmt.analysis.capture import capture
+from rmt.analysis.examples import Example
+from rmt.analysis.explorer import clearest, explore
+from rmt.documents.pretrained import PretrainedSource, weights_only
+from rmt.errors import ConfigError
+from rmt.jsonfile import parse_json
+from rmt.location import require_trust
+
+if TYPE_CHECKING:
+    from rmt.analysis.operations import Finding
+    from rmt.experiments.looking import Look
+
+BEGINNING = "RMT"  # of the class of a model with memory
+WORD_STARTS = ("Ġ", "▁")  # how tokenizers write the blank before a word
+
+
+def is_wrapped(folder: Path) -> bool:
+    """Whether a folder holds a pretrained model, and no run."""
+    return (folder / "config.json").is_file() and not (folder / "config.yaml").exists()
+
+
+def look_into_wrapped(folder: Path, asked: Look) -> tuple[str, Sequence[Finding]]:
+    """The page of a model that was saved with memory, and the clearest head of every operation."""
+    refuse_examples(folder, asked)
+    from rmt.hf import AttentionView
+
+    model, tokenizer = load_wrapped(folder)
+    view = AttentionView(model)
+    tokens = torch.tensor(tokenizer(asked.text)["input_ids"], dtype=torch.long)
+    following = torch.cat([tokens[1:], tokens[-1:]])
+    example = Example("your text", tokens, following, torch.zeros(len(tokens), dtype=torch.bool))
+    page = explore(view, [example], None, words_of(tokenizer, model), folder.name, facts_of(model))
+    return page, clearest(capture(view, tokens))
+
+
+def refuse_examples(folder: Path, asked: Look) -> None:
+    """Raise without a text, and for options that only runs have."""
+    if not (asked.text or "").strip():
+        raise ConfigError(f"{str(folder)!r} is a pretrained model without examples; give --text TEXT or FILE")
+    for name in ("segments", "data", "unknown"):
+        value = getattr(asked, name)
+        if value is not None:
+            raise ConfigError(f"{name}={value} has no effect on a pretrained model; leave it out")
+
+
+def load_wrapped(folder: Path) -> tuple[Any, Any]:
+    """The model of a folder, of the class it was saved with, and its tokenizer."""
+    import transformers
+
+    from rmt.hf import models
+
+    config = parse_json((folder / "config.json").read_text(encoding="utf-8"))
+    name = next(iter(config.get("architectures") or [""]))
+    if not name.startswith(BEGINNING):
+        raise ConfigError(
+            f"{str(folder)!r} holds a {name or 'model'} without memory; give it memory with rmt.add_memory "
+            "and save it"
+        )
+    kind = (config.get("rmt") or {}).get("kind") or ""
+    require_trust(str(kind), "kind", folder)
+    source = PretrainedSource("folder", str(folder), "name a folder that save_pretrained wrote")
+    model = source.load(getattr(models, name), **weights_only())
+    return model.eval(), source.load(transformers.AutoTokenizer)
+
+
+def words_of(tokenizer: Any, model: Any) -> list[str]:
+    """The spelling of every token; a blank before a word is a dot in the middle."""
+    size = int(model.config.get_text_config().vocab_size)
+    words = [word or "" for word in tokenizer.convert_ids_to_tokens(range(min(size, len(tokenizer))))]
+    for start in WORD_STARTS:
+        words = [word.replace(start, "·") for word in words]
+    return [*words, *[""] * (size - len(words))]
+
+
+def facts_of(model: Any) -> list[str]:
+    """A model in a few words for a reader."""
+    settings = model.settings
+    return [
+        type(model).__name__,
+        f"segments of {settings.segment_length} tokens",
+        f"memory {settings.memory}, kind {settings.kind}",
+        "1 text",
+    ]
