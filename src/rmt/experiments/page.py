@@ -54,7 +54,8 @@ def claims_section(shown: Sequence[Verdict]) -> str:
     lines = []
     for verdict in shown:
         rows = "".join(f"<li>{escape(str(each))}</li>" for each in verdict.evidence)
-        summary = f"<summary>{len(verdict.evidence)} rows</summary>"
+        count = len(verdict.evidence)
+        summary = f"<summary>{count} comparison{'s' * (count > 1)}</summary>"
         details = f"<details>{summary}<ul>{rows}</ul></details>" if rows else ""
         word = f'<b class="{VERDICT_CSS[verdict.word]}">{verdict.word}</b> {escape(verdict.condition)}'
         number = TITLES[verdict.claim.exhibit].partition(":")[0]
@@ -62,7 +63,7 @@ def claims_section(shown: Sequence[Verdict]) -> str:
         lines.append(f"<tr><td>{claim}</td><td>{word}{details}</td></tr>")
     body = "".join(lines)
     heading = "<tr><th>the paper says</th><th>here</th></tr>"
-    return f'<h2>Claims</h2><div class="wide"><table>{heading}{body}</table></div>'
+    return f'<h2>Claims</h2><div class="wide claims"><table>{heading}{body}</table></div>'
 
 
 def exhibit_section(name: str, rows: Sequence[ComparedRow]) -> str:

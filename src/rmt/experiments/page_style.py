@@ -20,7 +20,7 @@ small, figcaption, .legend, summary { color: var(--faint); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 14px; }
 th, td { text-align: left; padding: 6px 10px; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { background: var(--panel); font-weight: 600; } tr:last-child td { border-bottom: 0; }
-td { white-space: nowrap; } td:first-child, td li, .files { white-space: normal; }
+td { white-space: nowrap; } .claims td, td li, .files { white-space: normal; }
 .files { min-width: 120px; }
 ul { margin: 4px 0; padding-left: 18px; font-size: 13px; } li { overflow-wrap: anywhere; }
 summary { cursor: pointer; } .ours summary { color: var(--ink); }
@@ -42,6 +42,6 @@ svg .rmt, .legend .rmt i { color: var(--rmt); } svg .transformer_xl, .legend .tr
 svg .memory_transformer, .legend .memory_transformer i { color: var(--mt); }
 svg .baseline, .legend .baseline i { color: var(--base); }
 svg .transformer_xl_rmt, .legend .transformer_xl_rmt i { color: var(--both); }
-@media (max-width: 600px) { main { padding: 12px; } td { white-space: normal; } th, td { padding: 5px 6px;
+@media (max-width: 600px) { main { padding: 12px; } th, td { padding: 5px 6px;
  font-size: 13px; } }
 """
