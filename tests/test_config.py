@@ -192,7 +192,7 @@ def test_a_number_is_a_number_however_yaml_reads_it(value, kind):
         (CurriculumConfig, {"start": True}, "curriculum.start=True is not a whole number"),
         (RunConfig, {"model": {"layers": 2}}, "model={'layers': 2} is not a ModelConfig"),
         (RunConfig, {"seed": 2**32}, "seed=4294967296 must be 0 to 4294967295"),
-        (ModelConfig, {"layers": 0}, "model.layers=0 must be above 0"),
+        (ModelConfig, {"layers": 0}, "model.layers=0 must be 1 to 4096"),
         (ModelConfig, {"dropout": -math.inf}, "model.dropout=-inf must be finite"),
     ],
     ids=str,

@@ -55,6 +55,11 @@ SCENARIOS = [
         resumed=lambda line: line.replace("--save ", "--resume "),
     ),
     Scenario(
+        name="reproduce",
+        is_quick=False,
+        line=f"reproduce figure-8 --scale tiny --steps 2 --seeds 1 --workers 2 --device cpu --out {OUT}",
+    ),
+    Scenario(
         name="finetune",
         needs=("documents.jsonl", "bert"),
         line=f"finetune documents.jsonl {FINETUNE} --epochs 2 --evaluate_every 2 --out {OUT} --quiet",
