@@ -17,7 +17,7 @@ def model() -> rmt.SegmentModel:
     [
         ([1.5, 2.5], "token 1.5 is not an id; give whole numbers"),
         ([1.0], "token 1.0 is not an id"),
-        (torch.rand(3), "tokens of type torch.float32 are not ids"),
+        (torch.full((3,), 0.5), "tokens of type torch.float32 are not ids"),
         ([1, "a"], "token 'a' is not an id"),
         ([None], "token None is not an id"),
         ([10**30], "token .* is not an id"),
