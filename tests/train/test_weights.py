@@ -30,7 +30,7 @@ def test_weights_fit_their_own_configuration():
 
 @pytest.mark.parametrize(
     "other",
-    [{"width": 16}, {"layers": 2}, {"layers": 10**9}, {"vocabulary": 10**12}, {"memory": {"size": 3}}],
+    [{"width": 16}, {"layers": 2}, {"layers": 4096}, {"vocabulary": 10**12}, {"memory": {"size": 3}}],
     ids=str,
 )
 def test_other_settings_are_one_line_and_nothing_is_allocated(other):
