@@ -91,24 +91,26 @@ def test_later_settings_lie_over_earlier_ones_and_change_neither():
 
 
 @pytest.mark.parametrize(
-    ("length", "segments", "warmup"), [(8, 3, 100), (24, 9, 100), (120, 9, 140), (240, 6, 290), (360, 9, 400)]
+    ("task", "size", "batch"),
+    [
+        ({"name": "copy", "length": 24, "segments": 9}, "paper", 128),
+        ({"name": "copy", "length": 120, "segments": 9}, "paper", 64),  # of 360 tokens
+        ({"name": "quadratic", "segments": 6}, "paper", 128),
+        ({"name": "retrieval", "segments": 3}, "paper", 512),  # of one loss each
+        ({"name": "retrieval", "segments": 3}, "small", 512),
+        ({"name": "copy", "segments": 3}, "small", 64),
+    ],
 )
-def test_the_warm_up_follows_the_tokens_that_a_gradient_travels(length, segments, warmup):
-    task = {"name": "copy", "length": length, "segments": segments}
+def test_the_batch_follows_the_length_of_a_sequence_and_its_losses(task, size, batch):
     for preset in PRESETS:
-        config = resolve({"task": task, "preset": preset})
-        assert (config.recipe, config.rate.warmup) == ("modern-2", warmup)
-    assert resolve({"task": task, "recipe": "modern-1"}).rate.warmup == 100
-    assert resolve({"task": task, "recipe": "paper"}).rate.warmup == 0
-    assert resolve({"task": task, "rate": {"warmup": 7}}).rate.warmup == 7
+        config = resolve({"task": task, "size": size, "preset": preset})
+        assert (config.recipe, config.train.batch) == ("modern-2", batch)
+    assert resolve({"task": task, "size": size, "train": {"batch": 7}}).train.batch == 7
 
 
-def test_a_cut_shortens_what_a_gradient_travels():
+def test_versions_of_a_recipe_differ_in_the_output_layer_and_the_batch():
     task = {"name": "copy", "length": 360, "segments": 9}
-    assert resolve({"task": task, "bptt": {"depth": 2}}).rate.warmup == 140  # 3 segments of 120
-
-
-def test_versions_of_a_recipe_differ_in_their_rule_only():
-    task = {"name": "copy", "length": 360, "segments": 9}
-    first, second = (to_dict(resolve({"task": task, "recipe": recipe})) for recipe in ("modern-1", "modern"))
-    assert merge(first, {"recipe": "modern-2", "rate": {"warmup": 400.0}}) == second
+    named = {"task": task, "size": "paper"}
+    first, second = (to_dict(resolve({**named, "recipe": recipe})) for recipe in ("modern-1", "modern"))
+    new = {"recipe": "modern-2", "model": {"output": "gained"}, "train": {"batch": 64}}
+    assert merge(first, new) == second

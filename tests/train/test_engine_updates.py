@@ -30,6 +30,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "model": {"memory": {"size": 2, "sees_cache": True}, "cache": {"size": 5, "scope": "all"}},
     },
     "adaptive": {"model": {"cutoffs": (3, 6)}},
+    "gained": {"model": {"output": "gained"}},
+    "gained-adaptive": {"model": {"output": "gained", "cutoffs": (3, 6)}},
+    "gained-narrow-tables": {"model": {"output": "gained", "cutoffs": (3, 6), "div_val": 2}},
     "narrow-tables": {"model": {"cutoffs": (3, 6), "div_val": 2}},
     "memory-loss": {"model": {"memory": {"size": 2, "predicts": True}}, "train": {"memory_loss": 0.1}},
     "adaptive-memory-loss": {

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from rmt.train.snapshots import restore, snapshot
 from rmt.train.trainer import Trainer
 from tests.laws.models import assert_same
 from tests.train.runs import tiny, trainer_of
+from tests.train.texts import text, write_corpus
 
 LENGTH = 2  # five segments of 9 tokens: 2, 2, 2, 2, 1; the loss counts from token 3, in the second segment
 
@@ -230,3 +232,15 @@ def counted(batch: Batch, index: int) -> int:
 
 def total_norm(gradients: list[Tensor]) -> float:
     return math.sqrt(sum(float(gradient.square().sum()) for gradient in gradients))
+
+
+def test_an_output_layer_with_a_gain_starts_at_how_often_tokens_are_targets(tmp_path):
+    gained = {"output": "gained"}
+    for config in (tiny(model=gained), text(write_corpus(tmp_path), model=gained)):
+        trainer = trainer_of(config)
+        counts = np.ones(config.model.vocabulary)
+        counts[: trainer.task.vocabulary] += trainer.task.target_counts()
+        state = trainer.model.initial_state(2)
+        predicted = trainer.model(torch.tensor([[1, 2, 3], [3, 3, 0]]), state).logits.softmax(-1)
+        expected = torch.from_numpy(counts / counts.sum()).float().expand_as(predicted)
+        assert_same(predicted, expected, tolerance=1e-6)

@@ -91,6 +91,9 @@ class ModelConfig:
     init: Literal["small", "scaled"] = option(
         "small", "initial weights N(0, 0.02) as in the original code, or of variance 1/inputs"
     )
+    output: Literal["tied", "gained"] = option(
+        "tied", "logits by the token table as it is, or times a learned gain that starts at zero"
+    )
     memory: MemoryConfig = option(MemoryConfig(), "memory tokens")
     cache: CacheConfig = option(CacheConfig(), "cache of hidden states")
 

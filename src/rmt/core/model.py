@@ -253,6 +253,7 @@ class SegmentModel(nn.Module):
 
 def build_embedding(config: ModelConfig) -> TiedEmbedding | AdaptiveEmbedding:
     """One table for tokens in and out; with cutoffs, in clusters."""
+    gained = config.output == "gained"
     if config.cutoffs:
-        return AdaptiveEmbedding(config.vocabulary, config.width, config.cutoffs, config.div_val)
-    return TiedEmbedding(config.vocabulary, config.width)
+        return AdaptiveEmbedding(config.vocabulary, config.width, config.cutoffs, config.div_val, gained)
+    return TiedEmbedding(config.vocabulary, config.width, gained)

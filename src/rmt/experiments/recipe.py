@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import Any, NamedTuple
 
 from rmt.config import from_dict, to_dict, typed
@@ -19,7 +20,7 @@ Settings = dict[str, Any]
 # How an RMT learns in hundreds of steps: pre-norm, Muon, no dropout, fresh examples.
 MODERN: Settings = {
     "optimizer": {"name": "muon", "lr": 1e-3, "matrix_lr": 0.01, "clip": 1.0},
-    "rate": {"schedule": "cosine"},  # behind a warm-up by `rules_of`
+    "rate": {"schedule": "cosine", "warmup": 100},
     "train": {"steps": 2000, "evaluate_every": 100},
 }
 
@@ -37,7 +38,9 @@ PAPER: Settings = {
     "train": {"steps": 400_000, "evaluate_every": 12_000, "evaluate_samples": 1600, "save_every": 12_000},
 }
 
-RECIPES = {"modern-1": MODERN, "modern-2": MODERN, "paper": PAPER}
+# An output layer that starts at what is known before anything is learned (docs/learning.md).
+GAINED: Settings = {"model": {"output": "gained"}}
+RECIPES = {"modern-1": MODERN, "modern-2": {**MODERN, **GAINED}, "paper": PAPER}
 NEWEST = {"modern": "modern-2"}  # names that stand for a version; results store the version
 OLDER_RECIPES = ("modern-1",)
 
@@ -60,7 +63,7 @@ TEXT_PAPER: Settings = {
     "rate": {"schedule": "cosine"},
     "train": {"steps": 200_000, "evaluate_every": 4000, "evaluate_batch": 10, "save_every": 4000},
 }
-TEXT_RECIPES = {"modern-1": TEXT_MODERN, "modern-2": TEXT_MODERN, "paper": TEXT_PAPER}
+TEXT_RECIPES = {"modern-1": TEXT_MODERN, "modern-2": {**TEXT_MODERN, **GAINED}, "paper": TEXT_PAPER}
 TEXT_SIZES: dict[str, Settings] = {
     "small": {"task": {"segment_length": 64}, "train": {"batch": 16}},
     "enwik8-base": {
@@ -111,11 +114,10 @@ NEEDS = {
     ("memory", "sees_cache"): ("memory", "cache"),
     ("cache", "scope"): ("memory", "cache"),
 }
-PAPER_BATCH = {"modern-1": 128, "modern-2": 128, "paper": 32}
-# Updates of modern-2's warm-up, by the tokens that a gradient travels (docs/learning.md). On a GPU, with Muon
-# at 0.01, copy in 9 segments of 120 dies with 100 updates and is solved in 800 steps with 400; copy in 9
-# segments of 8 takes 400 steps with 100 updates and 500 with 200. What lies in between was not measured.
-WARMUP_PER_TOKEN, LEAST_WARMUP, MOST_WARMUP, WARMUP_GRAIN = 0.4, 100, 400, 10
+PAPER_BATCH = {"modern-1": 128, "paper": 32}  # modern-2 has a rule
+# Sequences of an update by modern-2: fewer of long ones and on a CPU, more where each has few losses.
+BATCH, SMALL_BATCH, LONG = 128, 64, 256  # LONG in tokens
+LEAST_LOSSES = 512  # of an update
 PAPER_BUDGETS: dict[str, Settings] = {
     "retrieval": {"rate": {"patience": 10}, "train": {"steps": 1_000_000}},
     "quadratic": {"rate": {"patience": 10}, "train": {"steps": 600_000}},
@@ -144,7 +146,8 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     task_config = from_dict(TaskConfig, settings.get("task", {}))
     task = build_task(task_config)
     length = task.tokens_per_segment(task_config.segments)
-    settings = merge(rules_of(settings, task_config.segments, length), settings)
+    if settings["recipe"] == "modern-2" and kind.layout == "sequences":
+        settings = merge({"train": {"batch": batch_for(task, settings["size"])}}, settings)
     parts = preset_settings(name, defaults.memory or length, length, settings)
     recipe = defaults.recipes[settings["recipe"]]
     otherwise = merge(to_dict(ModelConfig()), parts, recipe.get("model", {}))
@@ -157,19 +160,10 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     return config
 
 
-def rules_of(settings: Settings, segments: int, length: int) -> Settings:
-    """What a version of `modern` derives from the tokens that a gradient travels; `paper` has no rules."""
-    depth = settings.get("bptt", {}).get("depth", "full")
-    travelled = length * (segments if depth == "full" else depth + 1)
-    warmups = {"modern-1": LEAST_WARMUP, "modern-2": warmup_by_distance(travelled)}
-    recipe = settings["recipe"]
-    return {"rate": {"warmup": warmups[recipe]}} if recipe in warmups else {}
-
-
-def warmup_by_distance(tokens: int) -> int:
-    """Updates of the warm-up where gradients travel so many tokens."""
-    wanted = round(WARMUP_PER_TOKEN * tokens / WARMUP_GRAIN) * WARMUP_GRAIN
-    return min(max(wanted, LEAST_WARMUP), MOST_WARMUP)
+def batch_for(task: Task, size: str) -> int:
+    """How many sequences of a task are in an update of modern-2."""
+    batch = BATCH if size == "paper" and task.total_length <= LONG else SMALL_BATCH
+    return max(batch, ceil(LEAST_LOSSES / task.losses))
 
 
 def sequence_settings(named: Mapping[str, Any]) -> Settings:
@@ -234,7 +228,8 @@ def sizes_of(named: Mapping[str, Any], recipe: str, size: str) -> Settings:
         raise ConfigError(
             f"size=paper is not known for task {task!r}; use size=small and set model.layers and so on"
         )
-    return {"model": PAPER_SIZES[task], "train": {"batch": PAPER_BATCH[recipe]}}
+    batch = {"train": {"batch": PAPER_BATCH[recipe]}} if recipe in PAPER_BATCH else {}
+    return {"model": PAPER_SIZES[task], **batch}
 
 
 def preset_settings(name: str, memory: int, length: int, settings: Settings) -> Settings:

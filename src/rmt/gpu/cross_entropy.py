@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rmt.gpu.padding import add_gradient
 from rmt.gpu.settings import EngineSettings
 from rmt.gpu.tiles import padded
 from rmt.gpu.weight_gradients import WeightGradients, sum_format
+from rmt.nn.embedding import GAIN_SCALE
 
 
 class TableSlice(NamedTuple):
@@ -31,8 +33,9 @@ class TableSlice(NamedTuple):
 class OutputLayer:
     """Slices of tables, one below the other: the classes of one softmax."""
 
-    def __init__(self, slices: Sequence[TableSlice], settings: EngineSettings):
-        self.slices, self.settings = slices, settings
+    def __init__(self, slices: Sequence[TableSlice], settings: EngineSettings, gain: Tensor | None = None):
+        """A `gain` (D,) or (S, D) of hidden states is one of the tables' columns, which are fewer."""
+        self.slices, self.settings, self.gain = slices, settings, gain
         self.sizes = [part.stop - part.start for part in slices]
         weight, bias = slices[0][:2]
         self.classes, self.width = sum(self.sizes), weight.shape[-1]
@@ -48,14 +51,23 @@ class OutputLayer:
         """Take over the tables as they are now, with a gradient of zero."""
         parts = self.stored[0, :, : self.classes].split(self.sizes, dim=1)
         for part, (weight, bias, start, stop) in zip(parts, self.slices, strict=True):
-            part[..., : self.width] = weight.detach()[..., start:stop, :]
+            part[..., : self.width] = self.scaled(weight.detach()[..., start:stop, :])
             part[..., self.width] = bias.detach()[..., start:stop]
         self.gradients.begin()
 
+    def scaled(self, table: Tensor) -> Tensor:
+        """Rows (…, V, D) times the gain."""
+        return table if self.gain is None else table * (GAIN_SCALE * self.gain.detach()).unsqueeze(-2)
+
     def table_gradients(self) -> list[tuple[Tensor, Tensor]]:
-        """The gradients of the slices, (S, V, D) and (S, V)."""
+        """The gradients of the slices, (S, V, D) and (S, V); that of the gain is delivered here."""
         parts = self.gradients.finish()[0, :, : self.classes].split(self.sizes, dim=1)
-        return [(part[..., : self.width], part[..., self.width]) for part in parts]
+        for part, (weight, _, start, stop) in zip(parts, self.slices, strict=True):
+            if self.gain is not None:
+                rows = weight.detach()[..., start:stop, :]
+                to_gain = (part[..., : self.width] * rows).sum(-2)
+                add_gradient(self.gain, GAIN_SCALE * to_gain)
+        return [(self.scaled(part[..., : self.width]), part[..., self.width]) for part in parts]
 
     def losses(self, hidden: Tensor, targets: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
         """Scores of rows (…, D), if they are to be kept, and losses (…); a target below zero has none."""

@@ -50,6 +50,10 @@ class FastAdaptiveEmbedding(AdaptiveEmbedding):
         embedded: Tensor = Lookup.apply(self.words.weight, tokens, self.table)
         return embedded
 
+    def output_rows(self, hidden: Tensor) -> Tensor:
+        """As they are: the gain is in the fast tables."""
+        return hidden
+
     def entropy(self, hidden: Tensor, targets: Tensor, cluster: int, rows: Rows) -> Tensor:
         return self.table.outputs[cluster].losses(hidden, targets, keep=False)[1]
 
@@ -128,7 +132,7 @@ def token_table(
     if cutoffs:
         clusters = (parameters["embedding.clusters.weight"], parameters["embedding.clusters.bias"])
         slices[0].append(TableSlice(*clusters, 0, len(cutoffs)))
-    outputs = [OutputLayer(parts, settings) for parts in slices]
+    outputs = [OutputLayer(parts, settings, parameters.get("embedding.gain")) for parts in slices]
     return TokenTable(weight, bias, outputs, settings, dtype)
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rmt.errors import ConfigError
+from rmt.nn.embedding import apply_gain
 from rmt.nn.linear import linear
 
 NO_TARGET = -100  # cross-entropy and its gradient are zero here
@@ -30,13 +31,16 @@ class AdaptiveEmbedding(nn.Module):
     table; above, cluster i has its own, D // div_val^i wide, with a projection from and to D.
     """
 
-    def __init__(self, vocabulary: int, width: int, cutoffs: tuple[int, ...], div_val: int = 1):
+    def __init__(
+        self, vocabulary: int, width: int, cutoffs: tuple[int, ...], div_val: int = 1, gained: bool = False
+    ):
         super().__init__()
         check_clusters(vocabulary, width, cutoffs, div_val)
         self.width, self.cutoffs = width, tuple(cutoffs)
         sizes = [stop - start for start, stop in pairwise((0, *cutoffs, vocabulary))]
         self.words = SharedTable(sizes, width) if div_val == 1 else NarrowTables(sizes, width, div_val)
         self.clusters = nn.Linear(width, len(cutoffs))
+        self.gain = nn.Parameter(torch.zeros(width)) if gained else None
 
     def forward(self, tokens: Tensor) -> Tensor:
         embedded: Tensor = self.words(tokens)
@@ -44,6 +48,7 @@ class AdaptiveEmbedding(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Log-probabilities of all words, (B, L, D) -> (B, L, V)."""
+        hidden = apply_gain(hidden, self.gain)
         head, *tails = self.words.rows()
         scores = log_softmax(self.score_head(hidden, head))
         parts = [scores[..., : self.cutoffs[0]]]
@@ -60,7 +65,7 @@ class AdaptiveEmbedding(nn.Module):
         """
         if capacities and len(capacities) != len(self.cutoffs):
             raise ConfigError(f"capacities={capacities} must be {len(self.cutoffs)} numbers, one per cutoff")
-        hidden, words = hidden.flatten(0, 1), targets.flatten()  # (P, D) and (P,)
+        hidden, words = self.output_rows(hidden.flatten(0, 1)), targets.flatten()  # (P, D) and (P,)
         cluster_of = clusters_of(words, self.cutoffs)
         head, *tails = self.words.rows()
         column = words.where(cluster_of == 0, self.cutoffs[0] + len(tails) - cluster_of)
@@ -73,6 +78,19 @@ class AdaptiveEmbedding(nn.Module):
             unfound = torch.zeros_like(losses).masked_fill(member, math.nan)
             losses = losses + unfound.scatter(0, slots, cluster_losses)
         return losses.view_as(targets)
+
+    def output_rows(self, hidden: Tensor) -> Tensor:
+        """Hidden states (P, D) as the tables score them."""
+        return apply_gain(hidden, self.gain)
+
+    def start_at(self, frequencies: Tensor) -> None:
+        """Let the biases alone predict every word as often as it comes, (V,)."""
+        sizes = [len(rows.bias) for rows in self.words.rows()]
+        parts = frequencies.split(sizes)
+        with torch.no_grad():
+            for rows, part in zip(self.words.rows(), parts, strict=True):
+                rows.bias.copy_(part.log())
+            self.clusters.bias.copy_(torch.stack([part.sum() for part in parts[:0:-1]]).log())
 
     def entropy(self, hidden: Tensor, targets: Tensor, cluster: int, rows: Rows) -> Tensor:
         """The cross-entropy of positions (P, D) within a cluster, zero where a target is below zero."""

@@ -26,6 +26,7 @@ from rmt.tasks.tokenizer import SymbolTokenizer, TaskTokenizer
 # B batch · T tokens of the whole sequence, all segments together
 
 ROUND = 256  # examples of the split expected from one round of drawing; part of what defines the fixed splits
+COUNTED = 256  # examples that say how often each id is a target
 PATIENCE = 20  # rounds without a new example before the split counts as exhausted
 
 
@@ -82,6 +83,11 @@ class Task(ABC):
     def total_length(self) -> int:
         """T, the tokens of one sequence over all its segments."""
 
+    @property
+    def losses(self) -> int:
+        """How many tokens of a sequence are under the loss."""
+        return int(self.draw(np.random.default_rng(0), 1).loss_mask.sum())
+
     @abstractmethod
     def draw(self, generator: np.random.Generator, count: int) -> Examples:
         """`count` independent examples."""
@@ -133,6 +139,11 @@ class Task(ABC):
         home = region(self.sizes, "train")
         generator = np.random.default_rng([seed, 0, index])
         return to_batch(self._collect(generator, home, size, expected=8 + size * 9 // 8, unique=False))
+
+    def target_counts(self) -> np.ndarray:
+        """How often each id is a target under the loss, (V,), in examples to train on."""
+        batch = self.fresh(COUNTED, 0, self.seed)
+        return np.bincount(batch.targets[batch.loss_mask].numpy(), minlength=self.vocabulary)
 
     def with_length(self, length: int) -> Task:
         """The same task with a shorter input, for a curriculum over length."""

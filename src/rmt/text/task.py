@@ -25,6 +25,7 @@ from rmt.text.tokenizer import of_vocabulary
 
 BITS = ("bytes", "characters")  # kinds of token that are measured in bits
 SPLITS = ("train", "valid", "test")
+COUNTED_TOKENS = 10_000_000  # of a text, that say how often each token comes
 EXAMPLE_SEGMENTS = 3  # of a piece of text to look at
 
 log = logging.getLogger(__name__)
@@ -143,6 +144,9 @@ class Text(Task):
 
     def fresh(self, size: int, index: int, seed: int) -> Batch:
         return to_batch(self.draw(np.random.default_rng([seed, 0, index]), size))
+
+    def target_counts(self) -> np.ndarray:
+        return np.bincount(self.corpus.tokens("train")[:COUNTED_TOKENS], minlength=self.vocabulary)
 
     def render(self, tokens: Sequence[int]) -> str:
         """The text of some tokens, line breaks and the like escaped."""

@@ -31,14 +31,15 @@ RANK_STRIDE = 7919  # between the seeds of processes, for dropout: a prime, so t
 class SingleUpdater(Updater):
     """One model and its optimizers, set up for a device and for as many processes as there are."""
 
-    def __init__(self, config: RunConfig):
+    def __init__(self, config: RunConfig, frequencies: Tensor | None = None):
+        """The output layer of a new model starts at the `frequencies` (V,) of tokens, if they are given."""
         self.config = config
         self.processes = launch(
             device_of(config.device), config.precision, config.train.batch, config.train.accumulate
         )
         on_gpu = self.processes.device.type == "cuda"
         self.set_up_torch(on_gpu)
-        self.model, self.wrapped = self.build_model()
+        self.model, self.wrapped = self.build_model(frequencies)
         self.accelerated = config.compile != "off" and on_gpu and config.strategy != "fsdp"
         self.parameters = dict(self.model.named_parameters())
         self.optimizers = build_optimizers(self.parameters.items(), config.optimizer, self.accelerated)
@@ -83,9 +84,12 @@ class SingleUpdater(Updater):
             torch.set_num_threads(self.config.threads)
         torch.manual_seed(self.config.seed)
 
-    def build_model(self) -> tuple[SegmentModel, Callable[..., Output]]:
+    def build_model(self, frequencies: Tensor | None) -> tuple[SegmentModel, Callable[..., Output]]:
         """The model on its device, and as it is called."""
-        model = self.processes.setup_module(SegmentModel(self.config.model))
+        model = SegmentModel(self.config.model)
+        if frequencies is not None:
+            model.embedding.start_at(frequencies)
+        model = self.processes.setup_module(model)
         if self.config.strategy == "fsdp":
             shard(model, self.processes)
         return model, mixed(model, self.processes) if self.processes.precision == MIXED else model

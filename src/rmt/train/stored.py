@@ -13,10 +13,10 @@ from rmt.seal import SEAL, NotWhole, record_checksum, unsealed
 from rmt.train.config import RunConfig
 from rmt.yamlfile import load_yaml, parse_yaml, write_yaml
 
-FORMAT = 4  # of config.yaml; 1 had no key `format` and no tokenizer beside it, 4 names versions of recipes
+FORMAT = 5  # of config.yaml; 1 had no key `format` and no tokenizer beside it, 4 names versions of recipes
 COMPLETE_SINCE = 2  # formats that have all their fields
 # fields that are newer than that, and their format
-ADDED = {"train.on_nan": 3, "train.test_samples": 4, "deterministic": 4}
+ADDED = {"train.on_nan": 3, "train.test_samples": 4, "deterministic": 4, "model.output": 5}
 FIRST_GROUPS = ("task", "model", "bptt", "optimizer", "rate", "curriculum", "train")  # every format has them
 RESTORE = "copy it from another copy of the run"
 EDITED = f"put the old values back, or, if they were changed on purpose, delete its line '{SEAL}: …'"

@@ -6,10 +6,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rmt.core.bptt import Window, forget, states_needed, windows
+from rmt.core.config import ModelConfig
 from rmt.gpu.dropout import update_keys
 from rmt.nn.adaptive import fits
 from rmt.nn.widest import widest
@@ -52,12 +54,21 @@ class UpdateNumbers(NamedTuple):
     norm: float
 
 
+def marginal(task: Task, config: ModelConfig) -> Tensor | None:
+    """How often each token is a target, (V,), where the output layer starts at that; none is never."""
+    if config.output != "gained":
+        return None
+    counts = np.ones(config.vocabulary)  # with that of memory that predicts, which is no target
+    counts[: task.vocabulary] += task.target_counts()
+    return torch.from_numpy(counts / counts.sum()).float()
+
+
 class Trainer:
     """A run's updates and the place in the data where they are."""
 
     def __init__(self, config: RunConfig, task: Task):
         self.config, self.task = decided(config), task
-        self.updater = SingleUpdater(self.config)
+        self.updater = SingleUpdater(self.config, marginal(task, config.model))
         self.processes, self.model = self.updater.processes, self.updater.model
         self.optimizers, self.rate = self.updater.optimizers, self.updater.rate
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
