@@ -4,6 +4,7 @@
 """
 
 import re
+import warnings
 from pathlib import Path
 
 import pytest
@@ -376,7 +377,8 @@ def row(kind: str) -> str:
 def short_reason(kind: str) -> str:
     """The reason without the names of the model type and its class."""
     try:
-        reason = reason_refused(kind)
+        with warnings.catch_warnings(action="ignore"):  # of packages that a type would like to have
+            reason = reason_refused(kind)
     except Exception:
         return "there is no model that AutoModel makes of its default configuration"
     if not reason:
