@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -96,6 +97,19 @@ def test_tensorboard_reads_back_what_a_run_has_logged(capsys, tmp_path, monkeypa
     assert events["valid/accuracy"] == [(step, pytest.approx(value)) for step, value in measured]
     result = json.loads(Path("run/result.json").read_text())
     assert events["test/accuracy"] == [(4, pytest.approx(result["value"]))]
+
+
+def test_a_service_that_takes_no_run_is_one_line_with_its_reason():
+    def refuse(**options):
+        raise RuntimeError("api_key not configured\n(no-tty)")
+
+    service = SimpleNamespace(__name__="wandb", init=refuse)
+    with pytest.raises(ConfigError) as error:
+        OnlineTracker(Path("runs/run"), {}, service).log({"loss": 1.0}, 2)
+    assert str(error.value) == (
+        "log=wandb cannot begin a run (api_key not configured (no-tty)); log in, set WANDB_MODE=offline if it has "
+        "that, or leave --log out: the same command goes on"
+    )
 
 
 def test_what_an_interrupted_run_logged_and_logs_again_is_there_once(tmp_path):

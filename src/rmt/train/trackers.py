@@ -59,9 +59,21 @@ class OnlineTracker:
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
         if self.run is None:
-            name, settings = str(self.folder), dict(self.settings)
-            self.run = self.service.init(project=PROJECT, name=name, config=settings, **self.options)
+            self.run = self.begin()
         self.run.log(dict(numbers), step=step)
+
+    def begin(self) -> Any:
+        """A run of the service."""
+        name, settings = str(self.folder), dict(self.settings)
+        try:
+            return self.service.init(project=PROJECT, name=name, config=settings, **self.options)
+        except Exception as error:  # each service has its own, for no account, no network, a full disk
+            package = self.service.__name__
+            said = " ".join(str(error).split())
+            raise ConfigError(
+                f"log={package} cannot begin a run ({said}); log in, set {package.upper()}_MODE=offline if it "
+                "has that, or leave --log out: the same command goes on"
+            ) from None
 
     def close(self) -> None:
         if self.run is not None:
