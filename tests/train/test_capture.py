@@ -28,7 +28,7 @@ def test_recording_only_is_for_a_gpu() -> None:
 def test_recorded_updates_equal_plain_ones(
     preset: str, precision: str, optimizer: str, accumulate: int, tolerance: float
 ) -> None:
-    """Losses and weights of a few updates, recorded against as written; the engine has none of these."""
+    """Losses and weights of a few updates, recorded against as written; 32-true is the engine's, in TF32."""
     found = {}
     for compile in ("off", "auto"):
         settings = {

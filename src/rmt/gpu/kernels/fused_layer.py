@@ -251,8 +251,9 @@ def fused_layer_gradient_kernel(
     seed, program = tl.program_id(1).to(tl.int64), tl.program_id(0)
     columns, block = tl.arange(0, BLOCK_D), seed * blocks + program
     first, vector = seed * height, seed * D
-    # mostly one tile: what is hoisted out of the loop would only fill registers
-    for tile in tl.range(program, tiles, tl.num_programs(0), disable_licm=True):
+    # mostly one tile: what is hoisted out of the loop would only fill registers; and where a matrix is one
+    # part, all matrices of the next tile, loaded ahead, would need more shared memory than there is
+    for tile in tl.range(program, tiles, tl.num_programs(0), num_stages=1, disable_licm=True):
         rows = tile * BLOCK_R + tl.arange(0, BLOCK_R)
         values = load(total + first * D, rows, columns, height, D).to(tl.float32)
         if to_residual is None:
