@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rmt.gpu import graphs
-from rmt.gpu.graphs import MAX_RECORDINGS, Recorder, sent, uncollected
+from rmt.gpu.graphs import MAX_RECORDINGS, MAX_REMEMBERED, Recorder, sent, uncollected
 
 
 class Recording:
@@ -39,8 +40,22 @@ def how(recorder: Recorder, kind: str, *shape: int) -> str:
     return str(recorder(kind, torch.zeros(shape))[0])
 
 
-def test_the_second_call_of_a_kind_in_a_row_is_recorded(recorder: Recorder) -> None:
-    assert [how(recorder, "a", 2, 3) for _ in range(3)] == ["worked", "replayed", "replayed"]
+def hows(recorder: Recorder, kinds: str) -> str:
+    """`w` for each call that worked, `r` for each that was replayed."""
+    return "".join(how(recorder, kind, 2, 3)[0] for kind in kinds)
+
+
+def test_the_second_call_of_a_kind_is_recorded(recorder: Recorder) -> None:
+    assert hows(recorder, "aaa") == "wrr"
+
+
+def test_kinds_that_take_turns_are_recorded(recorder: Recorder) -> None:
+    assert hows(recorder, "abcabcabc") == "wwwrrrrrr"
+
+
+def test_a_kind_that_comes_once_is_never_recorded(recorder: Recorder) -> None:
+    hows(recorder, "abcdefghijklmnop")
+    assert not recorder.recordings
 
 
 def test_another_kind_is_not_taken_for_the_recorded_one(recorder: Recorder) -> None:
@@ -57,6 +72,28 @@ def test_the_last_few_recordings_are_kept(recorder: Recorder) -> None:
         assert [how(recorder, "a", tokens) for _ in range(2)] == ["worked", "replayed"]
     assert how(recorder, "a", 1) == "replayed"
     assert how(recorder, "a", 0) == "worked"
+
+
+def test_the_recording_that_was_replayed_longest_ago_makes_room(recorder: Recorder) -> None:
+    kinds = ascii_lowercase[:MAX_RECORDINGS]
+    hows(recorder, kinds + kinds + kinds[0])
+    assert hows(recorder, "zz" + kinds[0] + kinds[1]) == "wrrw"
+    assert len(recorder.recordings) == MAX_RECORDINGS
+
+
+def test_more_kinds_than_are_kept_do_not_drive_each_other_out(recorder: Recorder) -> None:
+    kinds = ascii_lowercase[: MAX_RECORDINGS + 2]
+    assert hows(recorder, kinds) == "w" * len(kinds)
+    for _ in range(3):
+        assert hows(recorder, kinds) == "r" * MAX_RECORDINGS + "ww"
+
+
+def test_what_came_long_ago_is_not_remembered(recorder: Recorder) -> None:
+    hows(recorder, "a")
+    for tokens in range(MAX_REMEMBERED):
+        how(recorder, "b", tokens)
+    assert len(recorder.last_came) == MAX_REMEMBERED
+    assert hows(recorder, "a") == "w"
 
 
 def test_recordings_share_their_memory(recorder: Recorder) -> None:

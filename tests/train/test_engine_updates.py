@@ -82,6 +82,18 @@ def test_updates_of_wide_models_in_bfloat16_are_nearly_those_of_autograd(
             assert_same(mine.loss, theirs.loss, tolerance=0.03)
 
 
+@pytest.mark.parametrize("name", ["adaptive", "narrow-tables", "adaptive-memory-loss"])
+def test_updates_with_a_slot_for_every_position_are_those_that_count_their_targets(name: str) -> None:
+    config = double(**SETTINGS[name])
+    counting, fixed = (serve(trainer_of(config)) for _ in range(2))
+    fixed.slots = fixed.feed.capacities(config.model.cutoffs)  # as on a GPU, where shapes are recorded
+    for _ in range(4):
+        for mine, theirs in zip(fixed.updates(), counting.updates(), strict=True):
+            assert_same((mine.loss, mine.norm), (theirs.loss, theirs.norm), tolerance=1e-10)
+    assert fixed.overflowed == 0
+    assert_same_trainer(fixed, counting)
+
+
 def test_updates_of_text_are_those_of_autograd(tmp_path) -> None:
     data = write_corpus(tmp_path)
     assert_as_autograd(text(data, precision="64-true", model={"cutoffs": (2, 5)}, bptt=SLIDING), batches=6)

@@ -11,14 +11,17 @@ import torch
 from torch import Tensor
 
 Work = Callable[..., tuple[Tensor, ...]]
-MAX_RECORDINGS = 4  # of one recorder; each keeps the inputs and outputs of its calls
+MAX_RECORDINGS = 8  # of one recorder; each keeps the inputs and outputs of its calls
+MAX_REMEMBERED = 64  # calls of which is known when they came last
 
 
 class Recorder:
-    """Calls `work(kind, *inputs)`, and records it when the same call comes a second time in a row.
+    """Calls `work(kind, *inputs)`, and records it when the same call comes a second time.
 
     Two calls are the same if their `kind`, their precision and the shapes of their inputs are: then the work
-    is, too. The last few recordings are kept. They share their memory, since one is replayed at a time.
+    is, too. A few recordings are kept; one makes room for a call that came twice since it was last replayed,
+    so that calls which take turns, more than are kept, do not drive each other out. Recordings share their
+    memory, since one is replayed at a time.
     """
 
     def __init__(self, work: Work, enabled: bool):
@@ -27,21 +30,39 @@ class Recorder:
 
     def forget(self) -> None:
         """Drop all recordings: what they read or change is elsewhere now."""
-        self.last: Hashable = None
+        self.calls = 0
+        self.last_came: dict[Hashable, int] = {}  # number of the last call that was the same, oldest first
         self.recordings: dict[Hashable, Captured] = {}
         self.pool: Any = None
 
     def __call__(self, kind: Hashable, *inputs: Tensor) -> tuple[Tensor, ...]:
         call = (kind, *autocast_state(), *((tensor.shape, tensor.dtype) for tensor in inputs))
-        if self.enabled and call == self.last and call not in self.recordings:
-            while len(self.recordings) >= MAX_RECORDINGS:
-                del self.recordings[next(iter(self.recordings))]  # the oldest
+        before = self.remember(call)
+        if self.enabled and before and call not in self.recordings and self.make_room(before):
             self.recordings[call] = recording = Captured(self.work, self.pool, kind, *inputs)
             self.pool = recording.graph.pool()
-        self.last = call
         if call in self.recordings:
             return self.recordings[call](*inputs)
         return self.work(kind, *inputs)
+
+    def remember(self, call: Hashable) -> int:
+        """Number a call; returns the number of the last that was the same, 0 for none."""
+        self.calls += 1
+        before = self.last_came.pop(call, 0)
+        self.last_came[call] = self.calls
+        if len(self.last_came) > MAX_REMEMBERED:
+            del self.last_came[next(iter(self.last_came))]
+        return before
+
+    def make_room(self, since: int) -> bool:
+        """Whether one more recording may be kept; one that was not replayed since that call is dropped."""
+        if len(self.recordings) < MAX_RECORDINGS:
+            return True
+        oldest = min(self.recordings, key=lambda call: self.last_came.get(call, 0))
+        if self.last_came.get(oldest, 0) > since:
+            return False
+        del self.recordings[oldest]
+        return True
 
 
 class Captured:

@@ -58,8 +58,9 @@ class SequenceFeed:
         self.order = (-1, torch.empty(0))  # epoch, order of the fixed training set in it
 
     def capacities(self, cutoffs: Sequence[int]) -> tuple[int, ...]:
-        """None: sequences are drawn anew, so nobody knows the most targets a segment will have."""
-        return ()
+        """A slot for every position: sequences are drawn anew, so any number of targets may be in a tail."""
+        longest = max(stage.length for stage in self.curriculum.stages)
+        return (self.config.train.batch * longest,) * len(cutoffs)
 
     def piece(self, number: int) -> FeedItem:
         """Batch `number`; the same again after a resume."""
