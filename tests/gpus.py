@@ -1,4 +1,8 @@
-"""Machines that are not there: with a GPU that multiplies in bfloat16, with another, and with none."""
+"""GPUs that are not there, with bfloat16 and without; and one that is, on which the host must not wait."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -16,3 +20,16 @@ def pretend(monkeypatch: pytest.MonkeyPatch, card: str) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(card))
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_bf16_supported)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: card)
+
+
+@contextmanager
+def without_waiting() -> Iterator[None]:
+    """While this is open, an error where the host waits for the GPU; not afterwards, whatever happened."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Synchronization debug mode is a prototype")
+        try:
+            torch.cuda.set_sync_debug_mode("error")
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode(before)

@@ -7,6 +7,7 @@ from rmt.core.spans import Spans
 from rmt.gpu.heads import seen_of
 from rmt.gpu.kernels.strided import strided
 from rmt.gpu.tiles import TILES
+from tests.gpus import without_waiting
 
 SPANS = [
     Spans(cache, read, tokens, write)
@@ -60,11 +61,8 @@ def tiles_from_behind(mask):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_host_does_not_wait_for_a_mask():
     mask = Spans(3, 2, 4, 2).mask(device=torch.device("cuda"))
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with without_waiting():
         seen = seen_of(mask)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     assert torch.equal(seen.mask(), mask)
 
 

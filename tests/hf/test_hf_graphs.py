@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rmt.hf import recorder
+from tests.gpus import without_waiting
 from tests.hf.zoo import EAGER_ONLY, HEADS, answer, main_output, of_kind, remembering, texts
 
 pytestmark = [
@@ -135,17 +136,13 @@ def test_every_pass_draws_its_own_dropout():
     assert torch.equal(run(model, inputs)[0], outputs[3])
 
 
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_a_text_without_padding_never_makes_the_host_wait():
     model = model_of("bert")
     inputs = {"input_ids": on_gpu("bert", 17, 17)["input_ids"]}
     for _ in range(3):
         run(model, inputs)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with without_waiting():
         run(model, inputs)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_segments_that_wait_for_their_gradient_keep_their_activations():
