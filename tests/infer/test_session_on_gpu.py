@@ -1,4 +1,8 @@
-"""Sessions on a GPU: in the engine and recorded, as the plain model in bfloat16 to rounding."""
+"""Sessions on a GPU: in the engine and recorded, as near to float64 as the plain model in bfloat16."""
+
+# B batch · T tokens of all segments
+
+import copy
 
 import pytest
 import torch
@@ -16,6 +20,9 @@ pytestmark = [
 LENGTH, SEGMENTS = 32, 6
 SIZES = {"layers": 2, "heads": 2, "head_width": 16, "width": 32, "inner_width": 64}
 KINDS = ("baseline", "rmt", "transformer_xl", "transformer_xl_rmt")
+# two ways to round in bfloat16 are equally good: with other weights, errors of all log-probabilities were the
+# same within a fifth, those of the few numbers of a row's memory within a factor of two
+MANY, FEW = 1.5, 3.0
 ROUNDING = {"rtol": 5e-2, "atol": 5e-2, "equal_nan": True}
 
 
@@ -23,21 +30,36 @@ def model_of(kind, **settings):
     return build(configuration(kind, **SIZES, **settings)).float().cuda()
 
 
+def unrolled(model, tokens):
+    """Log-probabilities of all tokens but the first, (B, T - 1), and the tensors of the state behind."""
+    with torch.no_grad():
+        outputs = run(model, list(tokens.split(LENGTH, dim=1)))
+    logits = torch.cat([output.logits for output in outputs], dim=1).double()
+    log_probs = logits.log_softmax(-1)[:, :-1].gather(2, tokens[:, 1:, None])[..., 0]
+    return log_probs, outputs[-1].state.flat()
+
+
+def error(result, exact):
+    """How far off, in the root mean square; nothing is where there is nothing."""
+    if not exact.numel():
+        return 0.0
+    return float((result.double() - exact.double()).square().mean().sqrt())
+
+
 @pytest.mark.parametrize("cutoffs", [(), (3, 7)], ids=["softmax", "adaptive"])
 @pytest.mark.parametrize("batch", [1, 5], ids="batch-{}".format)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_recorded_session_is_an_unroll_of_the_plain_model_in_bfloat16(kind, batch, cutoffs):
+def test_a_recorded_session_is_as_near_to_float64_as_the_plain_model_in_bfloat16(kind, batch, cutoffs):
     model, tokens = model_of(kind, cutoffs=cutoffs), random_tokens(batch, SEGMENTS * LENGTH).cuda()
     session = Session(model, segment_length=LENGTH, batch=batch)
     assert session.precision == "bf16-mixed"
     log_probs = session.feed(tokens, "log_probs")
-    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
-        outputs = run(model, list(tokens.split(LENGTH, dim=1)))
-    logits = torch.cat([output.logits for output in outputs], dim=1).float()
-    expected = logits.log_softmax(-1)[:, :-1].gather(2, tokens[:, 1:, None])[..., 0]
-    torch.testing.assert_close(log_probs[:, 1:], expected, **ROUNDING)
-    for mine, theirs in zip(session.state.flat(), outputs[-1].state.flat(), strict=True):
-        torch.testing.assert_close(mine, theirs.to(mine.dtype), **ROUNDING)
+    exact_log_probs, exact_states = unrolled(copy.deepcopy(model).double(), tokens)
+    with torch.autocast("cuda", torch.bfloat16):
+        plain_log_probs, plain_states = unrolled(model, tokens)
+    assert error(log_probs[:, 1:], exact_log_probs) <= MANY * error(plain_log_probs, exact_log_probs)
+    for mine, plain, exact in zip(session.state.flat(), plain_states, exact_states, strict=True):
+        assert error(mine, exact) <= FEW * error(plain, exact) + 1e-6
     assert worker_of(model, whole_segment, session.precision).recorder.recordings
 
 
