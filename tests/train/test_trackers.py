@@ -107,8 +107,8 @@ def test_a_service_that_takes_no_run_is_one_line_with_its_reason():
     with pytest.raises(ConfigError) as error:
         OnlineTracker(Path("runs/run"), {}, service).log({"loss": 1.0}, 2)
     assert str(error.value) == (
-        "log=wandb cannot begin a run (api_key not configured (no-tty)); log in, set WANDB_MODE=offline if it has "
-        "that, or leave --log out: the same command goes on"
+        "log=wandb cannot begin a run (api_key not configured (no-tty)); log in, set WANDB_MODE=offline, or "
+        "leave --log out: the same command goes on"
     )
 
 

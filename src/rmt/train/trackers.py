@@ -71,8 +71,8 @@ class OnlineTracker:
             package = self.service.__name__
             said = " ".join(str(error).split())
             raise ConfigError(
-                f"log={package} cannot begin a run ({said}); log in, set {package.upper()}_MODE=offline if it "
-                "has that, or leave --log out: the same command goes on"
+                f"log={package} cannot begin a run ({said}); log in, set {package.upper()}_MODE=offline, or "
+                "leave --log out: the same command goes on"
             ) from None
 
     def close(self) -> None:
