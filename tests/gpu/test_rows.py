@@ -96,6 +96,23 @@ def test_gradients_of_norms_are_those_of_their_twins(width, room, probability, i
 @pytest.mark.parametrize("module", [kernels, naive], ids=["kernels", "twins"])
 @NORMS
 @WIDTHS
+def test_a_gradient_may_lie_among_other_rows(width, room, is_post, module):
+    """As that of a segment does, behind its cache."""
+    group, others = ROWS // 2, 3
+    among = filled(width, SEEDS, 2, others + group, room, seed=7)
+    x, past = (filled(width, SEEDS, 2 * group, room, seed=seed) for seed in (4, 8))
+    outcomes = []
+    for gradient in (among[:, :, others:], among[:, :, others:].flatten(1, 2).contiguous()):
+        norm = norm_of(width, room, is_post)
+        before = module.norm(x, norm, poison(*x.shape))
+        outcomes.append((*module.norm_gradient(gradient, past, before, norm, drop_of(0.3)), norm.sums))
+    for result, other in zip(*outcomes, strict=True):
+        assert torch.equal(result, other)
+
+
+@pytest.mark.parametrize("module", [kernels, naive], ids=["kernels", "twins"])
+@NORMS
+@WIDTHS
 def test_a_block_in_its_residual_has_the_gradient_that_autograd_finds(width, room, is_post, module):
     """h = x + dropout(branch + bias); the loss sees LN(h) and, pre-norm, h, post-norm LN(h) again."""
     leaves = [filled(width, *shape, seed=seed) for shape, seed in (

@@ -182,7 +182,7 @@ def norm_gradient(incoming: OutputGradient, layer: int, call: SegmentCall) -> tu
 
 
 def projection_gradient(incoming: OutputGradient, layer: int, call: SegmentCall) -> tuple[Tensor, Any]:
-    """Back through a layer's projection, and what goes past the layer; both (S, B · R, D)."""
+    """Back through a layer's projection, behind a cache as (S, B, R, D), and what goes past the layer."""
     weights, (gradient, to_residual) = call.weights, incoming
     if to_residual is None:
         return gradient, None
@@ -199,7 +199,7 @@ def first_input_gradient(incoming: OutputGradient, call: SegmentCall) -> Tensor:
     if not call.weights.is_post:
         return norm_gradient(incoming, 0, call)[1]
     gradient, to_residual = projection_gradient(incoming, 0, call)
-    return dropped(gradient + to_residual, INPUT, call)
+    return dropped(gradient.flatten(1, -2) + to_residual, INPUT, call)
 
 
 def residual_of(normed: Normed, call: SegmentCall) -> Tensor:

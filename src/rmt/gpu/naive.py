@@ -179,11 +179,12 @@ def norm_gradient(
 ) -> tuple[Tensor, Tensor]:
     """The gradient of what a norm was taken of, and that of the branch in it, for products.
 
-    `to_residual` is that of the residual, which goes on from before the norm, or post-norm's from behind it.
-    To `norm.sums` go the gradients of gain and shift, and of the branch's bias.
+    `gradient` is (S, N, D), or rows in groups with others between them, (S, B, R, D). `to_residual` is that of
+    the residual, which goes on from before the norm, or post-norm's from behind it. To `norm.sums` go the
+    gradients of gain and shift, and of the branch's bias.
     """
     assert normed.moments is not None
-    width, dtype = norm.width, norm.gain.dtype
+    width, dtype, gradient = norm.width, norm.gain.dtype, gradient.flatten(1, -2)
     unit, incoming = units(normed.total.to(dtype), normed.moments, width)[..., :width], gradient.to(dtype)
     if to_residual is not None and norm.is_post:
         incoming = incoming + to_residual

@@ -103,9 +103,9 @@ class SegmentCall:
         return torch.cat(parts, dim=2).flatten(1, 2)
 
     def split_cache(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The other way round, and apart."""
+        """The other way round, and apart, as they lie there: (S, B, C, D) and (S, B, R, D)."""
         cached, rows = x.unflatten(1, (-1, self.cache + self.rows)).split([self.cache, self.rows], dim=2)
-        return cached.flatten(1, 2).contiguous(), rows.flatten(1, 2).contiguous()
+        return cached, rows
 
 
 class AttentionRecord(NamedTuple):

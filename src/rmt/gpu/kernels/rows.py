@@ -53,18 +53,21 @@ def norm_gradient(
 ) -> tuple[Tensor, Tensor]:
     """The gradient of what a norm was taken of, and that of the branch in it, for products.
 
-    `to_residual` is that of the residual, which goes on from before the norm, or post-norm's from behind it.
-    To `norm.sums` go the gradients of gain and shift, and of the branch's bias.
+    `gradient` is (S, N, D), or rows in groups with others between them, (S, B, R, D). `to_residual` is that of
+    the residual, which goes on from before the norm, or post-norm's from behind it. To `norm.sums` go the
+    gradients of gain and shift, and of the branch's bias.
     """
     assert normed.moments is not None
     seeds, rows, width = normed.total.shape
     to_total = torch.empty_like(normed.total)
     is_same = drop is None and norm.dtype == to_total.dtype
     to_branch = to_total if is_same else torch.empty_like(to_total, dtype=norm.dtype)
+    group = gradient.shape[2] if gradient.dim() == 4 else 0
+    strides = gradient.stride()[:2] if group else (rows * width, 0)
     columns, table = triton.next_power_of_2(width), TILES["norm_gradient"]
     norm_gradient_kernel[(norm.sums.shape[1], seeds)](
         gradient, to_residual, normed.total, *normed.moments, norm.gain, kernel_drop(drop),
-        to_total, None if is_same else to_branch, norm.sums, rows, norm.width, width,
+        to_total, None if is_same else to_branch, norm.sums, rows, norm.width, width, *strides, group,
         IS_POST=norm.is_post, BLOCK_R=max(1, min(table["rows"], table["elements"] // columns)),
         BLOCK_D=columns, num_warps=table["warps"] if columns <= 1024 else table["wide_warps"],
     )  # fmt: skip
@@ -162,7 +165,8 @@ def norm_kernel(
 @triton.jit
 def norm_gradient_kernel(
     gradient, to_residual, total, means, scales, gain, drop, to_total, to_branch, sums, rows, width, padded,
-    IS_POST: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
+    seed_stride, group_stride,
+    GROUP: tl.constexpr, IS_POST: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """Back through a layer norm of total, with what comes back beside it; sums for gain, shift and bias."""
     seed, block, blocks = tl.program_id(1).to(tl.int64), tl.program_id(0), tl.num_programs(0)
@@ -181,7 +185,12 @@ def norm_gradient_kernel(
         inside = exists[:, None] & (column < padded)[None, :]
         element = row[:, None] * padded + column[None, :]
         offset = seed * rows * padded + element
-        incoming = tl.load(gradient + offset, mask=inside, other=0.0).to(tl.float32)
+        if GROUP:
+            source = row // GROUP * group_stride + row % GROUP * padded
+            source = seed * seed_stride + source[:, None] + column[None, :]
+        else:
+            source = offset
+        incoming = tl.load(gradient + source, mask=inside, other=0.0).to(tl.float32)
         value = tl.load(total + offset, mask=inside, other=0.0).to(tl.float32)
         mean = tl.load(means + flat, mask=exists, other=0.0)
         scale = tl.load(scales + flat, mask=exists, other=0.0)
