@@ -179,7 +179,7 @@ def norm_gradient(
 ) -> tuple[Tensor, Tensor]:
     """The gradient of what a norm was taken of, and that of the branch in it, for products.
 
-    `gradient` is (S, N, D), or rows in groups with others between them, (S, B, R, D). `to_residual` is that of
+    `gradient` is (S, N, D), or rows in groups with others between, (S, B, R, D). `to_residual` is that of
     the residual, which goes on from before the norm, or post-norm's from behind it. To `norm.sums` go the
     gradients of gain and shift, and of the branch's bias.
     """
