@@ -96,8 +96,8 @@ def test_later_settings_lie_over_earlier_ones_and_change_neither():
         ({"name": "copy", "length": 24, "segments": 9}, "paper", 128),
         ({"name": "copy", "length": 120, "segments": 9}, "paper", 64),  # of 360 tokens
         ({"name": "quadratic", "segments": 6}, "paper", 128),
-        ({"name": "retrieval", "segments": 3}, "paper", 512),  # of one loss each
-        ({"name": "retrieval", "segments": 3}, "small", 512),
+        ({"name": "retrieval", "segments": 3}, "paper", 1024),  # of one loss each
+        ({"name": "retrieval", "segments": 3}, "small", 1024),
         ({"name": "copy", "segments": 3}, "small", 64),
     ],
 )

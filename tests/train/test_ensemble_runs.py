@@ -37,8 +37,13 @@ class Wandering(Echo):
         return batch._replace(loss_mask=batch.loss_mask & ~(second & ((number + seed) % 3 > 0)))
 
 
-def test_whole_runs_leave_the_folders_of_single_runs(tmp_path):
-    config = double()
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"curriculum": {"over": "length", "start": 2, "promote_at": 0.1}}],
+    ids=["at-once", "each-at-its-pace"],
+)
+def test_whole_runs_leave_the_folders_of_single_runs(settings, tmp_path):
+    config = double(**settings)
     results = train_seeds(config, tmp_path / "together", watchers())
     for seed, result in enumerate(results):
         expected, _ = train(replace(config, seed=seed), tmp_path / f"alone-{seed}", Watcher())
@@ -135,13 +140,12 @@ def test_a_seed_that_diverges_leaves_and_is_told_when_the_others_are_done(tmp_pa
     ("settings", "words"),
     [
         ({"rate": {"schedule": "plateau"}}, r"rate\.schedule=plateau does not go with many seeds"),
-        ({"curriculum": {"over": "length"}}, r"curriculum\.over=length does not go with many seeds"),
         ({"train": {"on_nan": "back"}}, r"train\.on_nan=back does not go with many seeds"),
         ({"bptt": {"checkpoint": True}}, r"bptt\.checkpoint=True does not go with many seeds"),
         ({"strategy": "fsdp"}, r"strategy=fsdp does not go with many seeds"),
         ({"seed": 2**32 - 2}, r"seed=4294967296 must be 0 to"),
     ],
-    ids=["plateau", "curriculum", "on_nan", "checkpoint", "fsdp", "seed"],
+    ids=["plateau", "on_nan", "checkpoint", "fsdp", "seed"],
 )
 def test_what_cannot_be_stacked_is_refused_and_leaves_no_folder(tmp_path, settings, words):
     with pytest.raises(ConfigError, match=words):

@@ -117,7 +117,8 @@ NEEDS = {
 PAPER_BATCH = {"modern-1": 128, "paper": 32}  # modern-2 has a rule
 # Sequences of an update by modern-2: fewer of long ones and on a CPU, more where each has few losses.
 BATCH, SMALL_BATCH, LONG = 128, 64, 256  # LONG in tokens
-LEAST_LOSSES = 512  # of an update
+LEAST_LOSSES, MOST_TOKENS = 1024, 16_384  # of an update, if its batch is larger than these
+GROWTH = 1.2  # of inputs where short ones come first: two pairs of retrieval, then three, then four
 PAPER_BUDGETS: dict[str, Settings] = {
     "retrieval": {"rate": {"patience": 10}, "train": {"steps": 1_000_000}},
     "quadratic": {"rate": {"patience": 10}, "train": {"steps": 600_000}},
@@ -147,7 +148,10 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     task = build_task(task_config)
     length = task.tokens_per_segment(task_config.segments)
     if settings["recipe"] == "modern-2" and kind.layout == "sequences":
-        settings = merge({"train": {"batch": batch_for(task, settings["size"])}}, settings)
+        rules = rules_for(task, settings["size"])
+        if "curriculum" in named or task_config.source == "fixed":
+            del rules["curriculum"]
+        settings = merge(rules, settings)
     parts = preset_settings(name, defaults.memory or length, length, settings)
     recipe = defaults.recipes[settings["recipe"]]
     otherwise = merge(to_dict(ModelConfig()), parts, recipe.get("model", {}))
@@ -160,10 +164,15 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     return config
 
 
-def batch_for(task: Task, size: str) -> int:
-    """How many sequences of a task are in an update of modern-2."""
+def rules_for(task: Task, size: str) -> Settings:
+    """What modern-2 derives from a task: how many sequences an update has, whether short ones come first."""
     batch = BATCH if size == "paper" and task.total_length <= LONG else SMALL_BATCH
-    return max(batch, ceil(LEAST_LOSSES / task.losses))
+    most = max(batch, MOST_TOKENS // task.total_length)
+    grows = task.begins and getattr(task, task.grows) > task.begins
+    return {
+        "train": {"batch": min(most, max(batch, ceil(LEAST_LOSSES / task.losses)))},
+        "curriculum": {"over": "length", "start": task.begins, "growth": GROWTH} if grows else {},
+    }
 
 
 def sequence_settings(named: Mapping[str, Any]) -> Settings:

@@ -55,14 +55,18 @@ def train_seeds(
 ) -> list[dict[str, Any]]:
     """The results of as many seeds as there are observers, from `config.seed` on, trained at once.
 
-    Each has a run folder of its own, `folder`/seed-N, as if it were trained alone.
+    Each has a run folder of its own, `folder`/seed-N, as if it were trained alone. In a curriculum each goes
+    on when it has earned it, so they are trained one after the other.
     """
-    require_stackable(config)
     if (folder / "config.yaml").exists():
         raise ConfigError(f"out={str(folder)!r} holds a single run; name another --out for many seeds")
-    clock = Clock()
     configs = [replace(config, seed=config.seed + number) for number in range(len(observers))]
     folders = [seed_folder(folder, seed_config.seed) for seed_config in configs]
+    if config.curriculum.over != "none":
+        runs = zip(configs, folders, observers, strict=True)
+        return [train(*run, restart=restart)[0] for run in runs]
+    require_stackable(config)
+    clock = Clock()
     with ExitStack() as held:
         held.enter_context(deterministic(config.deterministic, device_of(config.device)))
         with writable(folder):

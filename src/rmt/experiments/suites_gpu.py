@@ -16,15 +16,7 @@ from rmt.experiments.recipe import Settings, merge
 RATES = (0.0025, 0.005, 0.01)  # of Muon
 STEPS = 3000  # of copy, reverse and retrieval
 SIZE: Settings = {"size": "paper", "train": {"steps": STEPS}}
-LONG: Settings = {"size": "paper", "train": {"steps": STEPS, "batch": 64}}
-RETRIEVAL = merge(
-    SIZE,
-    {
-        "model": {"init": "scaled"},
-        "curriculum": {"over": "length", "start": 2, "growth": 1.2},  # key-value pairs
-        "train": {"batch": 512, "evaluate_every": 250},
-    },
-)
+RETRIEVAL = merge(SIZE, {"train": {"evaluate_every": 250}})
 QUADRATIC: Settings = {
     "size": "paper",
     "model": {"positions": "rotary"},
@@ -89,7 +81,7 @@ def to_the_end() -> Iterator[PlannedCell]:
 def figure_4(data: str) -> Iterator[PlannedCell]:
     """Long copies: 360 tokens in more segments, and more tokens in segments of 120 with memory 60."""
     places = ((120, 3, 60), (120, 6, 30), (120, 9, 40), (240, 6, 60), (360, 9, 60))
-    whole = Position(exhibit="figure-4", task="copy", length=120, shared=LONG, rates=RATES)
+    whole = Position(exhibit="figure-4", task="copy", length=120, shared=SIZE, rates=RATES)
     yield whole.cell("baseline", 0)
     for length, segments, size in places:
         position = Position(
@@ -97,7 +89,7 @@ def figure_4(data: str) -> Iterator[PlannedCell]:
             task="copy",
             length=length,
             segments=segments,
-            shared=LONG,
+            shared=SIZE,
             rates=RATES,
             seeds=3,
             other_seeds=1,
@@ -112,9 +104,9 @@ def figure_8(data: str) -> Iterator[PlannedCell]:
         ("copy", 24, 6, 6, SIZE),
         ("reverse", 24, 2, 12, SIZE),
         ("reverse", 24, 4, 6, SIZE),
-        ("reverse", 120, 2, 60, LONG),
-        ("reverse", 120, 4, 60, LONG),
-        ("reverse", 120, 6, 60, LONG),
+        ("reverse", 120, 2, 60, SIZE),
+        ("reverse", 120, 4, 60, SIZE),
+        ("reverse", 120, 6, 60, SIZE),
     )
     for task, length, segments, size, shared in places:
         position = Position(

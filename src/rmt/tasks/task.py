@@ -53,6 +53,7 @@ class Task(ABC):
     metric: ClassVar[str] = "accuracy"  # what results are judged by: accuracy or sequence_accuracy
     original_exact: ClassVar[bool] = False  # the original metric: whole answers instead of characters
     grows: ClassVar[str] = ""  # the option that makes inputs longer, if there is one
+    begins: ClassVar[int] = 0  # what that option begins at where short inputs have to come first; 0 = nowhere
     enlarge: ClassVar[str] = "a longer length"  # what gives this task more different examples
 
     layout: ClassVar[str] = "sequences"  # how it is laid out to train on and to measure: sequences or lanes
