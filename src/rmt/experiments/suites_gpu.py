@@ -100,21 +100,21 @@ def figure_4(data: str) -> Iterator[PlannedCell]:
 def figure_8(data: str) -> Iterator[PlannedCell]:
     """Memory of half a segment: copy-24, reverse-24, and reverse-120 with memory 60."""
     places = (
-        ("copy", 24, 3, 12, SIZE),
-        ("copy", 24, 6, 6, SIZE),
-        ("reverse", 24, 2, 12, SIZE),
-        ("reverse", 24, 4, 6, SIZE),
-        ("reverse", 120, 2, 60, SIZE),
-        ("reverse", 120, 4, 60, SIZE),
-        ("reverse", 120, 6, 60, SIZE),
+        ("copy", 24, 3, 12),
+        ("copy", 24, 6, 6),
+        ("reverse", 24, 2, 12),
+        ("reverse", 24, 4, 6),
+        ("reverse", 120, 2, 60),
+        ("reverse", 120, 4, 60),
+        ("reverse", 120, 6, 60),
     )
-    for task, length, segments, size, shared in places:
+    for task, length, segments, size in places:
         position = Position(
             exhibit="figure-8",
             task=task,
             length=length,
             segments=segments,
-            shared=shared,
+            shared=SIZE,
             rates=RATES,
             seeds=3,
         )
