@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rmt.experiments.cell_records import load_cells, written_cells
 from rmt.experiments.cells import write_cell
 from rmt.experiments.claims import verdicts
-from rmt.experiments.comparison import load_cells, rows_of, written_cells
+from rmt.experiments.comparison import rows_of
 from rmt.experiments.made_text import prepare_made_text
 from rmt.experiments.page import page
 from rmt.experiments.suites import Order, plan

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rmt.cli.front import Command, Options
+from rmt.cli.front import Command, TrustOptions
 from rmt.config import option
 from rmt.errors import ConfigError
+from rmt.location import trusting
 
 EXAMPLES = """examples:
   rmt report runs
@@ -19,7 +20,7 @@ EXAMPLES = """examples:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions(Options):
+class ReportOptions(TrustOptions):
     """The options of `rmt report`."""
 
     results: tuple[str, ...] = option(("runs",), "run folders or .jsonl files", argument="PATH")
@@ -40,13 +41,14 @@ def main(argv: Sequence[str]) -> int:
     options = COMMAND.parse(argv)
     if options is None:
         return 0
-    from rmt.experiments.comparison import load_cells, written_cells
+    from rmt.experiments.cell_records import load_cells, written_cells
     from rmt.experiments.page import page
     from rmt.experiments.report import load_results, report
     from rmt.experiments.tables import latex_report, markdown_report
 
     paths = [Path(path) for path in options.results]
-    cells = load_cells(paths)
+    with trusting(options.trust):
+        cells = load_cells(paths)
     writers = {"html": page, "latex": latex_report, "records": written_cells}
     files = {name: getattr(options, name) for name in writers if getattr(options, name) is not None}
     if files and not cells:

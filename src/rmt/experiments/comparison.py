@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.core.cache import cache_reach
-from rmt.errors import ConfigError
-from rmt.experiments.cells import RECORD
 from rmt.experiments.distance import distances_of
 from rmt.experiments.paper import PublishedRow, exhibit_rows
-from rmt.jsonfile import parse_json
-from rmt.seal import load_record, unsealed
 
-REMEDY = "make it again with rmt reproduce"
 LOWER_IS_BETTER = ("perplexity", "bits_per_character")
 PAPER_SIZES = ("paper", "enwik8-base", "wt103-base")
 CORPORA = {"enwik8-204": "enwik8", "enwik8": "enwik8", "wikitext-103": "wikitext-103"}
@@ -92,7 +86,8 @@ class ComparedRow(NamedTuple):
     @property
     def asked(self) -> dict[int, int]:
         """How far before each answering segment the task asks."""
-        return distances_of(self.record["config"]) if self.segments > 1 else {}
+        is_trained = self.record["cell"]["command"] == "train"
+        return distances_of(self.record["config"]) if is_trained and self.segments > 1 else {}
 
     @property
     def by_segment(self) -> dict[int, float]:
@@ -114,32 +109,6 @@ def reference_of(row: PublishedRow) -> float | None:
     if row.measured:
         return row.measured.mean
     return row.printed.value if row.printed else None
-
-
-def load_cells(paths: Iterable[Path]) -> list[Record]:
-    """The records of cells in folders, and in .jsonl files with a cell per line."""
-    records: list[Record] = []
-    for path in paths:
-        if path.suffix == ".jsonl":
-            records += jsonl_cells(path)
-            continue
-        records += (load_record(file, REMEDY) for file in sorted(path.rglob(RECORD)))
-    return records
-
-
-def jsonl_cells(path: Path) -> Iterator[Record]:
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            record = parse_json(line)
-        except ValueError as error:
-            raise ConfigError(f"results {str(path)!r} cannot be read ({error}); {REMEDY}") from None
-        if isinstance(record, dict) and "cell" in record:
-            yield unsealed(record, path, REMEDY)
-
-
-def written_cells(records: Iterable[Record]) -> str:
-    """Cells as .jsonl, a line each: small enough to be kept with a project."""
-    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
 def rows_of(records: Iterable[Record]) -> dict[str, list[ComparedRow]]:

@@ -113,7 +113,8 @@ def over_memory(rows: Sequence[ComparedRow]) -> Iterator[str]:
 
 def over_depth(rows: Sequence[ComparedRow]) -> Iterator[str]:
     """Bits or perplexity over the depth of BPTT, a line for each memory."""
-    for task, members in by_text(row for row in rows if row.model == "rmt").items():
+    counted = (row for row in rows if row.model == "rmt" and row.depth != "full")
+    for task, members in by_text(counted).items():
         if len({row.depth for row in members}) > 1:
             axes = Axes(f"{task}: RMT over depth", "previous segments that a gradient reaches", up(members))
             yield chart(

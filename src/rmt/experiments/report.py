@@ -77,8 +77,9 @@ def lines_of(file: Path) -> list[Any]:
     """The records of a .jsonl file."""
     try:
         records = [parse_json(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"results {str(file)!r} cannot be read ({error}); {REMEDY}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"results {str(file)!r} cannot be read ({reason}); {REMEDY}") from None
     return [unsealed(record, file, REMEDY) if isinstance(record, dict) else record for record in records]
 
 

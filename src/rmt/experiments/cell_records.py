@@ -1,0 +1,151 @@
+"""Records of cells in files: read with all that reports show of them, and written to be kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from rmt.config import from_dict, to_dict
+from rmt.errors import ConfigError, shown
+from rmt.experiments.cells import RECORD, PlannedCell
+from rmt.experiments.comparison import Record
+from rmt.experiments.figures import CHARTS, METRICS
+from rmt.experiments.report import lines_of
+from rmt.experiments.shown import REMEDY, reason_no_numbers
+from rmt.location import require_trust
+from rmt.seal import load_record
+from rmt.train.config import RunConfig
+from rmt.train.folder import is_number
+from rmt.train.stored import FORMER_PRECISION
+
+OF_DOCUMENTS = {"table-3"}  # what cells of rmt finetune are part of
+DOCUMENT_SETTINGS: dict[str, tuple[type, ...]] = {
+    "backbone": (str,),
+    "segments": (int,),
+    "segment_length": (int, NoneType),
+    "memory": (int,),
+    "depth": (int, str),
+}  # what reports show of rmt finetune's
+LONGEST_NUMBER = 10  # digits of a segment's
+RUN_NUMBERS = ("value", "steps", "seconds")
+RUN_TEXTS = ("run", "source", "device")
+
+
+def load_cells(paths: Iterable[Path]) -> list[Record]:
+    """The records of cells in folders, and in .jsonl files with a cell per line."""
+    return [shown_cell(record, file) for path in paths for file, record in records_in(path)]
+
+
+def records_in(path: Path) -> Iterator[tuple[Path, Record]]:
+    """Each record with the file that it is from."""
+    if path.suffix == ".jsonl":
+        lines = (line for line in lines_of(path) if isinstance(line, dict))
+        yield from ((path, line) for line in lines if "cell" in line)
+        return
+    yield from ((file, load_record(file, REMEDY)) for file in sorted(path.rglob(RECORD)))
+
+
+def written_cells(records: Iterable[Record]) -> str:
+    """Cells as .jsonl, a line each: small enough to be kept with a project."""
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def shown_cell(record: Record, file: Path) -> Record:
+    """A record with all that reports show; a setting that did not exist yet has its default."""
+    try:
+        cell = planned(record.get("cell"))
+        reason = reason_no_exhibits(cell) or reason_no_outcome(record) or reason_no_runs(record)
+        config = {} if reason else shown_config(record, cell)
+    except ConfigError as error:
+        reason = str(error)
+    if reason:
+        raise ConfigError(f"{str(file)!r} holds no cell of rmt reproduce ({reason}); {REMEDY}")
+    if cell.command == "train":
+        require_trust(config["task"]["name"], "config.task.name", file)
+    return {**record, "cell": to_dict(cell), "config": config}
+
+
+def planned(cell: Any) -> PlannedCell:
+    if not isinstance(cell, dict) or "name" not in cell:
+        raise ConfigError(f"cell={shown(cell)} has no name")
+    return from_dict(PlannedCell, cell)
+
+
+def reason_no_exhibits(cell: PlannedCell) -> str:
+    """Why a cell is of no figure or table; nothing if it is of some."""
+    known = OF_DOCUMENTS if cell.command == "finetune" else CHARTS.keys() - OF_DOCUMENTS
+    other = sorted(set(cell.exhibits) - known)
+    return f"cell.exhibits={shown(other[0])} is no figure or table of rmt {cell.command}" if other else ""
+
+
+def reason_no_outcome(record: Record) -> str:
+    """Why metric, rate and trials are none; nothing if they are."""
+    metric, trials = record.get("metric"), record.get("trials")
+    if not isinstance(metric, str) or metric not in METRICS:
+        return f"metric={shown(metric)} is not known"
+    if not isinstance(trials, list) or not all(isinstance(trial, dict) for trial in trials):
+        return f"trials={shown(trials)} are no list of rates"
+    for mapping, name in ((record, "rate"), *((trial, "validation") for trial in trials)):
+        if name not in mapping or not (mapping[name] is None or is_number(mapping[name])):
+            return f"{name}={shown(mapping.get(name))} is no number"
+    rates = ({"rate": trial.get("rate")} for trial in trials)
+    return next((reason for rate in rates if (reason := reason_no_numbers(rate))), "")
+
+
+def reason_no_runs(record: Record) -> str:
+    """Why the runs are none; nothing if they are."""
+    runs = record.get("runs")
+    if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
+        return f"runs={shown(runs)} are no list of runs"
+    segments = runs[0].get("by_segment")
+    return next((reason for run in runs if (reason := reason_no_run(run, segments))), "")
+
+
+def reason_no_run(run: Mapping[str, Any], segments: Any) -> str:
+    """Why something is no run; `segments` are the answering ones of the first run."""
+    for name in RUN_TEXTS:
+        if not isinstance(run.get(name), str):
+            return f"{name}={shown(run.get(name))} of a run is no text"
+    if reason := reason_no_numbers({name: run.get(name) for name in RUN_NUMBERS}):
+        return reason
+    if run["steps"] <= 0:
+        return f"steps={run['steps']} must be above 0"
+    metrics, answered, curve = (run.get(name) for name in ("metrics", "by_segment", "curve"))
+    if not isinstance(metrics, dict) or not is_number(metrics.get("original_accuracy", 0.0)):
+        return f"metrics={shown(metrics)} are none"
+    if not isinstance(answered, dict) or answered.keys() != segments.keys() or not is_answered(answered):
+        return f"by_segment={shown(answered)} has no number for each answering segment"
+    if not is_curve(curve):
+        return f"curve={shown(curve)} is no list of steps and values"
+    return ""
+
+
+def is_curve(curve: Any) -> bool:
+    """Whether something is a list of pairs of numbers."""
+    return isinstance(curve, list) and all(
+        isinstance(point, list) and len(point) == 2 and all(map(is_number, point)) for point in curve
+    )
+
+
+def is_answered(segments: Mapping[str, Any]) -> bool:
+    """Whether every key is the number of a segment, and every value a number."""
+    return all(
+        key.isdecimal() and len(key) < LONGEST_NUMBER and is_number(value) for key, value in segments.items()
+    )
+
+
+def shown_config(record: Record, cell: PlannedCell) -> dict[str, Any]:
+    """The configuration of the runs, with all that reports show."""
+    config = record.get("config")
+    if not isinstance(config, dict):
+        raise ConfigError(f"config={shown(config)} is no mapping")
+    if cell.command == "train":
+        return to_dict(from_dict(RunConfig, {"precision": FORMER_PRECISION, **config}))
+    for name, kinds in DOCUMENT_SETTINGS.items():
+        value = config.get(name)
+        if name not in config or not isinstance(value, kinds) or isinstance(value, bool):
+            raise ConfigError(f"config.{name}={shown(value)} is no {kinds[0].__name__}")
+    return config

@@ -1,0 +1,121 @@
+"""Whatever a record of a cell holds, a report shows it or one line says what is wrong with it."""
+
+import copy
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmt.experiments.cells import PlannedCell
+from rmt.experiments.recipe import merge
+from tests.cli.command import rmt
+from tests.experiments.records import made_record, made_run
+from tests.experiments.tiny import ECHO
+
+ODD = [None, True, "x", [1], {"a": 1}, -1, 10**400, float("nan")]
+COPY = PlannedCell(
+    name="copy-3-3-rmt-2",
+    exhibits=("figure-3",),
+    settings=merge(ECHO, {"task": {"name": "copy"}}),
+    rates=(0.01, 0.1),
+)
+SETTINGS = {"backbone": "bert", "segments": 2, "segment_length": None, "memory": 10, "depth": "full"}
+RECORDS = {
+    "train": made_record(COPY, [0.5, 0.6]),
+    "finetune": {
+        "cell": {"name": "hyperpartisan-bert-2", "exhibits": ["table-3"], "command": "finetune"},
+        "rate": 1e-5,
+        "trials": [{"rate": 1e-5, "run": "rate-1e-05", "validation": 0.9}],
+        "metric": "f1",
+        "runs": [{**made_run("rate-1e-05", 0, 0.9, []), "curve": []}],
+        "config": SETTINGS,
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def report(capsys, content: bytes):
+    """What `rmt report` answers to a file of this content: at most one line of error, no traceback."""
+    Path("cells.jsonl").write_bytes(content)
+    answer = rmt(capsys, "report cells.jsonl --html page.html --latex tables.tex --records again.jsonl")
+    assert answer.code in (0, 2)
+    assert answer.err.count("\n") == (1 if answer.code else 0)
+    return answer
+
+
+def places(tree, path=()):
+    """The paths of everything in a tree; of the items of a list, the first."""
+    items = tree.items() if isinstance(tree, dict) else list(enumerate(tree))[:1]
+    for key, value in items:
+        yield (*path, key)
+        if isinstance(value, (dict, list)):
+            yield from places(value, (*path, key))
+
+
+def with_value(tree, path, *value):
+    """A copy of a tree with another value at a path, or without it."""
+    changed = copy.deepcopy(tree)
+    group = changed
+    for key in path[:-1]:
+        group = group[key]
+    if value:
+        group[path[-1]] = value[0]
+    else:
+        del group[path[-1]]
+    return json.dumps(changed).encode()
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_a_whole_record_is_shown(capsys, kind):
+    answer = report(capsys, json.dumps(RECORDS[kind]).encode())
+    assert answer.code == 0, answer.err
+    assert RECORDS[kind]["cell"]["name"] in Path("page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x8c\xff", b"{", b'{"cell": 1}', b'{"cell": {}}', b'{"cell": {"name": "x"}}']
+)
+def test_what_is_no_record_is_one_line_that_names_the_file(capsys, content):
+    answer = report(capsys, content)
+    assert answer.code == 2
+    assert "'cells.jsonl'" in answer.err
+    assert "name run folders or .jsonl files" in answer.err
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: json.dumps(value)[:9])
+@pytest.mark.parametrize("kind", RECORDS)
+def test_odd_values_of_any_field_are_no_traceback(capsys, kind, value):
+    for path in places(RECORDS[kind]):
+        report(capsys, with_value(RECORDS[kind], path, value))
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_missing_fields_are_no_traceback(capsys, kind):
+    for path in places(RECORDS[kind]):
+        report(capsys, with_value(RECORDS[kind], path))
+
+
+def test_answers_of_documents_by_segment_and_a_text_of_full_depth_are_shown(capsys):
+    segments = with_value(RECORDS["finetune"], ("runs", 0, "by_segment"), {"0": 0.5, "1": 0.6})
+    assert report(capsys, segments).code == 0
+    text = {**COPY.settings, "task": {"name": "copy", "data": "book"}}
+    rows = [{**RECORDS["train"]["config"], **text, "bptt": {"depth": depth}} for depth in ("full", 1, 2)]
+    records = [with_value(RECORDS["train"], ("config",), config) for config in rows]
+    lines = [line.replace(b"figure-3", b"figure-5") for line in records]
+    assert report(capsys, b"\n".join(lines)).code == 0
+
+
+def test_a_task_that_a_record_names_runs_only_with_trust(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("stranger.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    record = with_value(RECORDS["train"], ("config", "task", "name"), "stranger:Task")
+    assert "config.task.name='stranger:Task'" in report(capsys, record).err
+    assert not Path("ran").exists()
+    rmt(capsys, "report cells.jsonl --trust")
+    assert Path("ran").exists()
+    sys.modules.pop("stranger")
