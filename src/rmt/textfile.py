@@ -33,6 +33,14 @@ def open_text(path: Path) -> BinaryIO:
         raise DataError(f"{str(path)!r} cannot be read ({error.strerror}); name another text file") from None
 
 
+def utf8_text(path: Path, remedy: str = "convert it first") -> str:
+    """The whole text of a file that must be UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"file {str(path)!r} is not UTF-8 at byte {error.start}; {remedy}") from None
+
+
 def text_size(path: Path) -> int:
     """The bytes of a text; a compressed one is read once to count them."""
     if path.suffix not in SUFFIXES:

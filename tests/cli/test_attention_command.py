@@ -42,6 +42,18 @@ def test_a_text_takes_the_place_of_examples(capsys, run, tmp_path):
     assert not any(one for segment in example["segments"] for one in segment["wanted"])
 
 
+def test_a_byte_of_a_text_file_that_is_not_utf_8_is_not_left_out(capsys, run, tmp_path):
+    (tmp_path / "latin1.txt").write_bytes(b"3 1 \xe9 4")
+    assert main(["attention", str(run), "--text", "latin1.txt"]) == 2
+    assert "at byte 4 of the text is not in the model's vocabulary" in capsys.readouterr().err
+
+
+def test_the_end_of_a_long_text_file_is_not_cut_within_a_character(monkeypatch, tmp_path):
+    monkeypatch.setattr(attention, "MOST_TEXT", 4)
+    (tmp_path / "long.txt").write_text("abcé", encoding="utf-8")
+    assert attention.text_of("long.txt") == "abc"
+
+
 def test_other_segments_than_in_training(run, tmp_path):
     assert main(["attention", str(run), "-o", "page.html", "--segments", "9", "--split", "valid"]) == 0
     example, *_ = data_of((tmp_path / "page.html").read_text())["examples"]

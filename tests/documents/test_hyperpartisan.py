@@ -78,3 +78,18 @@ def test_missing_or_damaged_files_are_named(tmp_path):
     (tmp_path / ARTICLES).write_text("<articles><article>")
     with pytest.raises(DataError, match="is damaged"):
         load_hyperpartisan(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[]", b"{}", b'{"test": 1}', b'{"test": [9999]}'])
+def test_a_published_split_that_is_none_is_named(tmp_path, content):
+    (write_task(tmp_path) / PUBLISHED).write_bytes(content)
+    with pytest.raises(DataError, match=r"hp-splits\.json is no split of the articles.*get it again"):
+        load_hyperpartisan(tmp_path)
+
+
+def test_articles_without_a_number_or_a_truth_are_damage(tmp_path):
+    write_task(tmp_path)
+    for text in ("<articles><article/></articles>", '<articles><article id="7"/></articles>'):
+        (tmp_path / ARTICLES).write_text(text)
+        with pytest.raises(DataError, match="is damaged"):
+            load_hyperpartisan(tmp_path)

@@ -68,6 +68,8 @@ def test_numbers_are_scored_by_their_errors():
     assert tuned.constant_scores(rows, rows) == {"mse": 1.0, "mae": 1.0, "pearson": 0.0}
     with pytest.raises(DataError, match="file: row 3 has the label 'warm', which is no number"):
         tuned.label_of("warm", "file: row 3")
+    with pytest.raises(DataError, match=r"row 3 has the label <number of .*, which is no number"):
+        tuned.label_of(10**5000, "file: row 3")
 
 
 def test_words_have_tags_and_special_tokens_have_none():
@@ -98,6 +100,13 @@ def test_answers_are_spans_behind_the_question():
     none = {"text": [], "answer_start": []}
     assert tuned.span(document._replace(label=tuned.label_of(none, ""))) == (0, 0)
     assert tuned.fitted(row, limit=7, suffix=1)["start_positions"] == OUT_OF_REACH
+    for odd in (
+        {"text": 1},
+        {"text": ["film"], "answer_start": 4},
+        {"text": ["film"], "answer_start": ["x"]},
+    ):
+        with pytest.raises(DataError, match=r"row 3 has an answer that is none.*give text and answer_start"):
+            tuned.label_of(odd, "file: row 3")
     with pytest.raises(DataError, match="the answer 'bad' does not stand in its text"):
         tuned.encode(document._replace(label=("bad", None)))
 

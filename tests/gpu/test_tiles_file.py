@@ -45,9 +45,11 @@ def test_what_was_written_for_a_card_is_loaded_on_that_card_only(folder):
         '{"kernels": {"rotate": {"rows": 64, "warps": 2}}}',
         '{"kernels": {"turn": {"rows": 64}}}',
         '{"rotate": {}}',
+        '{"kernels": [1]}',
+        '{"kernels": {"rotate": 64}}',
         "not JSON",
     ],
-    ids=["other-constants", "other-kernel", "no-table", "no-json"],
+    ids=["other-constants", "other-kernel", "no-table", "list", "no-constants", "no-json"],
 )
 def test_a_table_that_no_kernel_takes_is_refused_in_a_line(folder, text):
     folder.mkdir()

@@ -52,10 +52,25 @@ def test_a_model_needs_a_text_and_memory(capsys, folder):
         "attention wrapped --text good --segments 2": "segments=2 has no effect on a pretrained model",
         "attention plain --text good": "'plain' holds a GPT2LMHeadModel without memory",
     }
+    (folder / "latin1.txt").write_bytes("café".encode("latin1"))
+    expected["attention wrapped --text latin1.txt"] = (
+        "text has byte 233, which is not UTF-8; convert it first"
+    )
     for command, message in expected.items():
         code, out, err = rmt(capsys, command)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert message in err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"\xff", b"[]", b'{"architectures": 3}', b'{"architectures": ["RMTNone"], "rmt": [1]}'],
+)
+def test_a_damaged_config_of_a_model_is_one_line(capsys, folder, content):
+    (folder / "wrapped" / "config.json").write_bytes(content)
+    code, out, err = rmt(capsys, "attention wrapped --text good")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "'wrapped" in err
 
 
 def test_the_page_of_a_wrapped_model_works_and_fits_a_phone(capsys, folder):

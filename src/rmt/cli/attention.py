@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ def look(options: AttentionOptions) -> tuple[str, Sequence[Finding]]:
 
 
 def text_of(text: str | None) -> str | None:
-    """A text as it was given, or what stands in the file of that name."""
+    """A text as it was given, or what stands in the file of that name; a byte that is not UTF-8 stays one."""
     if text is None or not is_file(text):
         return text
     from rmt.textfile import open_text
@@ -109,7 +110,8 @@ def text_of(text: str | None) -> str | None:
         content = file.read(MOST_TEXT + 1)
     if len(content) > MOST_TEXT:
         warn(f"only the first {MOST_TEXT:,} bytes of {text!r} are shown")
-    return content[:MOST_TEXT].decode("utf-8", "ignore").rstrip("\n")
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    return decoder.decode(content[:MOST_TEXT], final=len(content) <= MOST_TEXT).rstrip("\n")
 
 
 def is_file(text: str) -> bool:

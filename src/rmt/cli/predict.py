@@ -101,29 +101,23 @@ def as_text(named: NamedDocument, answer: Answer) -> str:
 
 def texts(files: Sequence[str], options: PredictOptions) -> Iterator[NamedDocument]:
     """Every document with its name; rows of a table are numbered."""
-    from rmt.documents.corpus import rows
+    from rmt.documents.corpus import require_filled, rows
+    from rmt.textfile import utf8_text
 
     for file in map(Path, files):
         if not file.exists() or file.is_dir():
             problem = "is a folder" if file.is_dir() else "does not exist"
             raise DataError(f"file {str(file)!r} {problem}; name a text or a table")
         if file.suffix not in TABLES:
-            yield whole(NamedDocument(str(file), text_of(file)))
+            yield whole(NamedDocument(str(file), utf8_text(file)))
             continue
         for number, row in enumerate(rows(file), 1):
             if options.text not in row:
                 raise DataError(f"{file}: row {number} has no column {options.text!r}; name it with --text")
+            require_filled(row, options.text, f"{file}: row {number}")
             text = row[options.text]
             joined = " ".join(map(str, text)) if isinstance(text, list) else str(text)
             yield whole(NamedDocument(f"{file}:{number}", joined, str(row.get(options.question, ""))))
-
-
-def text_of(file: Path) -> str:
-    """A text in UTF-8."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"file {str(file)!r} is not UTF-8 at byte {error.start}; convert it first") from None
 
 
 def whole(named: NamedDocument) -> NamedDocument:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from rmt.documents.scores import Span, span_scores
 from rmt.documents.tagging import cut
 from rmt.documents.task import Document, DocumentTask, Prediction, Row, Scores
-from rmt.errors import DataError
+from rmt.errors import DataError, shown
 
 LONGEST_ANSWER = 30  # tokens; as in the scripts of SQuAD
 NO_ANSWER: Span = (0, 0)  # the first token, which is none of the text
@@ -30,7 +30,12 @@ class Answering(DocumentTask):
         """An answer and where it starts, as in SQuAD (`text`, `answer_start`), or the answer alone."""
         if not isinstance(value, dict):
             return str(value), None
-        texts, starts = list(value.get("text") or []), list(value.get("answer_start") or [])
+        texts, starts = value.get("text") or [], value.get("answer_start") or []
+        is_whole = isinstance(texts, list) and isinstance(starts, list)
+        if not is_whole or not all(isinstance(start, int) for start in starts):
+            raise DataError(
+                f"{where} has an answer that is none, {shown(value)}; give text and answer_start as lists"
+            )
         if len(texts) != len(starts):
             raise DataError(f"{where} has {len(texts)} answers and {len(starts)} starts; give one for each")
         return (str(texts[0]), int(starts[0])) if texts else ("", None)

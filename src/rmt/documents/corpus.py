@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +14,7 @@ from rmt.documents.classification import Classification
 from rmt.documents.task import Document, DocumentTask
 from rmt.errors import DataError
 from rmt.jsonfile import parse_json
+from rmt.textfile import utf8_text
 
 SPLITS = {"train": ("train",), "valid": ("valid", "validation", "dev", "val"), "test": ("test",)}
 SHARE = 10  # per cent of the training documents for a split that is not given
@@ -150,10 +152,7 @@ class Table(NamedTuple):
         needed = (columns.text, columns.label, *([columns.question] if self.kind.asks else []))
         for number, row in enumerate(rows, 1):
             for column in needed:
-                if column in row and row[column] is None:
-                    raise DataError(
-                        f"{self.file}: row {number} has nothing in column {column!r}; fill or remove it"
-                    )
+                require_filled(row, column, f"{self.file}: row {number}")
                 if column not in row:
                     raise DataError(
                         f"{self.file}: row {number} has no column {column!r}; it has "
@@ -174,12 +173,22 @@ def by_split(table: Iterable[Mapping[str, Any]], source: Table) -> dict[str, lis
         return {"train": list(source.documents(table))}
     known = {name: split for split, names in SPLITS.items() for name in names}
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in table:
+    for number, row in enumerate(table, 1):
+        if column not in row:
+            raise DataError(
+                f"{source.file}: row {number} has no column {column!r}; fill it in all rows, or leave it out"
+            )
         name = str(row[column])
         if name not in known:
             raise DataError(f"{source.file}: split={name!r} is none of {', '.join(known)}")
         groups[known[name]].append(row)
     return {split: list(source.documents(group)) for split, group in groups.items()}
+
+
+def require_filled(row: Mapping[str, Any], column: str, where: str) -> None:
+    """Raise for a column that is there and has nothing in this row."""
+    if column in row and row[column] is None:
+        raise DataError(f"{where} has nothing in column {column!r}; fill or remove it")
 
 
 def require_text(text: Any, where: str) -> str:
@@ -204,7 +213,7 @@ def rows(file: Path) -> Iterator[dict[str, Any]]:
     try:
         yield from readers[file.suffix](file)
     except UnicodeDecodeError as error:
-        raise DataError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start})") from None
+        raise DataError(f"{file} is not UTF-8 at byte {error.start}; convert it first") from None
 
 
 def json_rows(file: Path) -> Iterator[dict[str, Any]]:
@@ -228,9 +237,14 @@ def json_rows(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def json_object(row: Any, where: str) -> dict[str, Any]:
-    """A row, if it is an object."""
+    """A row, if it is an object of whole characters: JSON can name one half of a pair of surrogates."""
     if not isinstance(row, dict):
         raise DataError(f"{where} is not a JSON object with a text and a label")
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise DataError(f"{where} has {half!r}, which is half a character; remove it") from None
     return row
 
 
@@ -263,5 +277,5 @@ def labelled_folders(folder: Path) -> Iterator[Document]:
             f"{folder} has no documents: neither train.jsonl or such, nor a folder per class with .txt files"
         )
     for file in files:
-        text = require_text(file.read_text(encoding="utf-8"), str(file))
+        text = require_text(utf8_text(file), str(file))
         yield Document(text, Classification.label_of(file.parent.name, str(file)))

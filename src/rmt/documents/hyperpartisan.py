@@ -37,13 +37,24 @@ def load_hyperpartisan(folder: str | Path) -> DocumentCorpus:
     articles = load_articles(folder)
     ids, notes = clean_ids(), []
     if (folder / PUBLISHED).exists():
-        published = parse_json((folder / PUBLISHED).read_text())
-        ids["test_published"] = published["test"]
+        ids["test_published"] = published_test(folder / PUBLISHED)
         notes.append("test is the clean split; test_published has 51 articles of the training set in it")
     else:
         notes.append(f"test is the clean split; for the published one put {PUBLISHED} into {folder}")
     splits = {split: [articles[number] for number in numbers] for split, numbers in ids.items()}
     return DocumentCorpus(splits, ["false", "true"], notes, positive="true")
+
+
+def published_test(file: Path) -> list[int]:
+    """The numbers of the published test split."""
+    try:
+        numbers = parse_json(file.read_text(encoding="utf-8"))["test"]
+        if all(number in range(COUNT) for number in numbers):
+            return list(numbers)
+        reason = f"its numbers are not all from 0 to {COUNT - 1}"
+    except (ValueError, LookupError, TypeError):
+        reason = "it has no list test"
+    raise DataError(f"{file} is no split of the articles ({reason}); get it again")
 
 
 def load_articles(folder: Path) -> dict[int, Document]:
@@ -53,6 +64,10 @@ def load_articles(folder: Path) -> dict[int, Document]:
     for article in parse(folder / ARTICLES):
         key = article.get("id") or ""
         text = " ".join("".join(article.itertext()).split())
+        if not key.isdecimal() or key not in labels:
+            raise DataError(
+                f"{folder / ARTICLES} is damaged (article {key!r} is not in {TRUTH}); unpack it again"
+            )
         articles[int(key)] = Document(text, str(labels[key]))
     if len(articles) != COUNT:
         raise DataError(f"{folder / ARTICLES} has {len(articles)} articles, not {COUNT}; unpack it again")

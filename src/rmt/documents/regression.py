@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from rmt.documents.classification import logits_of
 from rmt.documents.scores import number_scores
 from rmt.documents.task import Document, DocumentTask, Prediction, Row, Scores
-from rmt.errors import DataError
+from rmt.errors import DataError, shown
 
 
 class Regression(DocumentTask):
@@ -24,11 +24,11 @@ class Regression(DocumentTask):
     def label_of(cls, value: Any, where: str) -> float:
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise DataError(
-                f"{where} has the label {value!r}, which is no number; mend it, or remove the row"
+                f"{where} has the label {shown(value)}, which is no number; mend it, or remove the row"
             )
         return number
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,10 @@ from rmt.analysis.capture import capture
 from rmt.analysis.examples import Example
 from rmt.analysis.explorer import clearest, explore
 from rmt.documents.pretrained import PretrainedSource, weights_only
-from rmt.errors import ConfigError
-from rmt.jsonfile import parse_json
+from rmt.errors import ConfigError, shown
 from rmt.location import require_trust
+from rmt.seal import load_record
+from rmt.text.vocabulary import ESCAPED_BYTE
 
 if TYPE_CHECKING:
     from rmt.analysis.operations import Finding
@@ -44,9 +45,12 @@ def look_into_wrapped(folder: Path, asked: Look) -> tuple[str, Sequence[Finding]
 
 
 def refuse_examples(folder: Path, asked: Look) -> None:
-    """Raise without a text, and for options that only runs have."""
+    """Raise without a text, for one that is not UTF-8, and for options that only runs have."""
     if not (asked.text or "").strip():
         raise ConfigError(f"{str(folder)!r} is a pretrained model without examples; give --text TEXT or FILE")
+    if escaped := ESCAPED_BYTE.search(asked.text or ""):
+        byte = ord(escaped[0]) - 0xDC00
+        raise ConfigError(f"text has byte {byte}, which is not UTF-8; convert it first")
     for name in ("segments", "data", "unknown"):
         value = getattr(asked, name)
         if value is not None:
@@ -59,18 +63,31 @@ def load_wrapped(folder: Path) -> tuple[Any, Any]:
 
     from rmt.hf import models
 
-    config = parse_json((folder / "config.json").read_text(encoding="utf-8"))
-    name = next(iter(config.get("architectures") or [""]))
+    remedy = "name a folder that save_pretrained wrote"
+    config = load_record(folder / "config.json", remedy)
+    name, kind = class_and_kind(config)
     if not name.startswith(BEGINNING):
         raise ConfigError(
             f"{str(folder)!r} holds a {name or 'model'} without memory; give it memory with rmt.add_memory "
             "and save it"
         )
-    kind = (config.get("rmt") or {}).get("kind") or ""
-    require_trust(str(kind), "kind", folder)
-    source = PretrainedSource("folder", str(folder), "name a folder that save_pretrained wrote")
+    plain = getattr(transformers, name.removeprefix(BEGINNING), None)
+    if not (isinstance(plain, type) and issubclass(plain, transformers.PreTrainedModel)):
+        raise ConfigError(
+            f"{str(folder)!r} holds a {shown(name)}, which transformers does not have; {remedy}"
+        )
+    require_trust(kind, "kind", folder)
+    source = PretrainedSource("folder", str(folder), remedy)
     model = source.load(getattr(models, name), **weights_only())
     return model.eval(), source.load(transformers.AutoTokenizer)
+
+
+def class_and_kind(config: Mapping[str, Any]) -> tuple[str, str]:
+    """The class of a saved model and its kind of memory; empty where its configuration names none."""
+    names, memory = config.get("architectures"), config.get("rmt")
+    name = names[0] if isinstance(names, list) and names else ""
+    kind = memory.get("kind") if isinstance(memory, dict) else ""
+    return str(name), str(kind or "")
 
 
 def words_of(tokenizer: Any, model: Any) -> list[str]:

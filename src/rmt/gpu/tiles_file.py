@@ -45,11 +45,13 @@ def load_tiles(card: str, table: Mapping[str, Mapping[str, int]]) -> dict[str, d
         return chosen
     remedy = "measure again with rmt bench --tune, or delete it"
     try:
-        measured = parse_json(path.read_text())["kernels"]
-    except (ValueError, KeyError, TypeError):
+        measured = {
+            name: dict(constants) for name, constants in parse_json(path.read_text())["kernels"].items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise ConfigError(f"{str(path)!r} is not a table of tiles; {remedy}") from None
     for name, constants in measured.items():
         if name not in chosen or constants.keys() != chosen[name].keys():
             raise ConfigError(f"{str(path)!r} has {name}={constants}, which no kernel here takes; {remedy}")
-        chosen[name] = dict(constants)
+        chosen[name] = constants
     return chosen

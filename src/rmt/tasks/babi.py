@@ -22,7 +22,7 @@ import numpy as np
 from rmt.errors import DataError, shown
 from rmt.tasks.tokenizer import Decoder, TaskTokenizer, distinct_texts
 from rmt.tasks.unknown import TokenizedText
-from rmt.textfile import SUFFIXES, open_text
+from rmt.textfile import SUFFIXES, open_text, utf8_text
 
 LINES = 4096  # of a novel at a time
 MOST_BUCKETS = 60_000  # as in the task memory-qa
@@ -190,11 +190,7 @@ def shelves(data: Path, held_out: str) -> Iterator[tuple[str, list[Path]]]:
 
 def load_lines(file: Path) -> Iterator[StoryLine]:
     """The lines of a file, such as `1 Mary moved to the bathroom.`"""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{str(file)!r} is not UTF-8 at byte {error.start}; get it again") from None
-    for row, line in enumerate(text.splitlines(), 1):
+    for row, line in enumerate(utf8_text(file, "get it again").splitlines(), 1):
         number, _, rest = line.partition(" ")
         sentence, answer, supports = (*rest.split("\t"), "", "")[:3]
         if not is_line_number(number) or not words_of(sentence):
