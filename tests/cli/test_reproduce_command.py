@@ -52,6 +52,8 @@ def test_a_cell_that_fails_says_why_and_the_others_are_not_trained_again(capsys,
     assert "table-1 is left out: it takes too long" in answer.out
     assert "first  rmt: segments=77 does not fit" in answer.out
     assert "second  accuracy" in answer.out
+    left = "1 of 2 cells are not finished; runs/first.log says why"
+    assert answer.err == f"rmt: {left}; the same command goes on\n"
     written = Path("runs/second/cell.json").stat().st_mtime_ns
     comparison[0] = whole
     answer = rmt(capsys, "reproduce figure-3 --workers 2 --device cpu --out runs")
@@ -66,6 +68,7 @@ def test_no_time_is_no_result_and_nothing_left_running(capsys, comparison):
     answer = rmt(capsys, "reproduce figure-3 --seconds 0 --out runs")
     assert answer.code == 1
     assert not Path("runs/first/cell.json").exists()
+    assert answer.err == "rmt: 2 of 2 cells are not finished after 0 s; the same command goes on\n"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 import rmt
 from rmt.experiments.launchers import LocalLauncher
-from rmt.experiments.reproduce import Limits, reproduce
+from rmt.experiments.reproduce import Limits, last_line, reproduce
 from tests.experiments.tiny import echo_cell
 
 
@@ -54,6 +54,12 @@ def test_a_cell_without_record_says_its_last_line_and_does_not_stop_the_others(t
     assert [record["cell"]["name"] for record in records] == ["second"]
     (broken,) = [ended for ended, _ in heard if not ended.record]
     assert broken.last_line.startswith("rmt: segments=77 does not fit")
+
+
+def test_a_log_that_is_not_utf_8_has_a_last_line(tmp_path):
+    (tmp_path / "first.log").write_bytes(b"begun\nne pas trouv\xe9\n")
+    assert last_line(tmp_path / "first.log") == "ne pas trouv\ufffd"
+    assert last_line(tmp_path / "second.log") == ""
 
 
 def test_what_is_still_running_at_the_deadline_is_stopped(tmp_path):

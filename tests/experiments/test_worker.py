@@ -121,6 +121,24 @@ def test_a_killed_cell_goes_on_where_it_was_and_ends_the_same(tmp_path):
     assert weights(folder) == weights(tmp_path / "whole/first")
 
 
+def test_a_log_that_is_damaged_behind_a_finished_run_counts_without_that_line(tmp_path):
+    cell = echo_cell("first", rates=RATES)
+    before = work(tmp_path, cell)
+    (tmp_path / "first/cell.json").unlink()
+    with (tmp_path / "first/rate-0.1/metrics.jsonl").open("ab") as log:
+        log.write(b'\xff{"step"\n[1]\n')
+    assert work(tmp_path, cell)["trials"] == before["trials"]
+
+
+def test_a_finished_run_without_its_log_is_one_line(tmp_path, caplog):
+    cell = echo_cell("first", rates=RATES)
+    work(tmp_path, cell)
+    (tmp_path / "first/cell.json").unlink()
+    (tmp_path / "first/rate-0.1/metrics.jsonl").write_bytes(b"")
+    assert main([str(tmp_path / "first.yaml")]) == 2
+    assert "metrics.jsonl' has no evaluation of accuracy; delete" in caplog.messages[-1]
+
+
 def test_accuracy_by_segment_is_of_the_segments_with_an_answer(tmp_path):
     (run,) = work(tmp_path, echo_cell("first"))["runs"]
     assert list(run["by_segment"]) == ["1", "2"]

@@ -92,3 +92,23 @@ def test_the_age_of_a_process_counts_from_its_start(told):
     if told and sys.platform == "linux":
         assert seconds > 0.3
     assert process_seconds() > 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\xfe",
+        b"[1]",
+        b'{"step": null}',
+        b'{"step": 1' + b"0" * 400 + b"}",
+        b'{"step": 1, "times_back": "x"}',
+        b'{"step": 1, "times_back": []}',
+    ],
+    ids=lambda line: line[:40],
+)
+def test_a_line_that_is_no_record_counts_as_never_written(tmp_path, line):
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1}\n' + line + b"\n")
+    metrics = MetricsLog(tmp_path)
+    assert metrics.records() == [{"step": 1}]
+    metrics.rewind(9)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == b'{"step": 1}\n'

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rmt.cli.front import Command, Options
+from rmt.cli.notes import warn
 from rmt.config import at_least, option, required
 from rmt.errors import ConfigError
 
@@ -109,7 +110,11 @@ def run(cells: list[PlannedCell], folder: Path, options: ReproduceOptions) -> in
     from rmt.experiments.reproduce import Ended, Limits, reproduce
     from rmt.experiments.tables import markdown_report
 
+    failed: list[str] = []
+
     def report_ended(ended: Ended, left: int) -> None:
+        if not ended.record:
+            failed.append(ended.cell.name)
         values = ", ".join(f"{each['value']:.4f}" for each in ended.record.get("runs", ()))
         outcome = f"{ended.record['metric']} {values}" if ended.record else ended.last_line
         print(f"{ended.cell.name}  {outcome}  ({left} to go)", flush=True)
@@ -117,7 +122,12 @@ def run(cells: list[PlannedCell], folder: Path, options: ReproduceOptions) -> in
     limits = Limits(options.workers, inf if options.seconds is None else options.seconds)
     records = reproduce(cells, folder, launcher_of(options.launcher, folder), limits, report_ended)
     print(markdown_report(records))
-    return 0 if len(records) == len(cells) else 1
+    if len(records) == len(cells):
+        return 0
+    reason = f"; {folder / failed[0]}.log says why" if failed else f" after {limits.seconds:g} s"
+    left = len(cells) - len(records)
+    warn(f"{left} of {len(cells)} cells are not finished{reason}; the same command goes on")
+    return 1
 
 
 def print_plan(cells: list[PlannedCell], options: ReproduceOptions) -> None:

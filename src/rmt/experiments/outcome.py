@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.config import from_dict, to_dict
-from rmt.errors import ConfigError, RMTError
+from rmt.errors import CheckpointError, ConfigError, RMTError
 from rmt.evaluate.by_segment import accuracy_by_segment
 from rmt.experiments.cells import PlannedCell
 from rmt.experiments.recipe import Settings, merge, resolve
 from rmt.experiments.run import train, train_seeds
-from rmt.jsonfile import parse_json
 from rmt.tasks.registry import task_class
 from rmt.train.checkpoint import load
 from rmt.train.config import RunConfig, build_task
 from rmt.train.device import device_of
 from rmt.train.divergence import Diverged
 from rmt.train.ensemble import require_stackable
+from rmt.train.folder import load_result
+from rmt.train.log import MetricsLog
 
 CURVE_POINTS = 40  # of a run's validation that are kept
 BY_SEGMENT_SAMPLES = 1000  # test sequences whose answers are counted by segment
@@ -59,7 +60,7 @@ def trained(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[
     settings = cell.with_rate(best.rate) if best else cell.settings
     runs = [best.run] if best and cell.reuses_trial else []
     runs += seeds_trained(settings, folder, range(len(runs), cell.seeds), new_observer)
-    results = [(run, finished_result(run)) for run in runs]
+    results = [(run, load_result(run)) for run in runs]
     return {
         "cell": to_dict(cell),
         "rate": best.rate if best else None,
@@ -83,8 +84,9 @@ def tried(cell: PlannedCell, rate: float, folder: Path, observer: Any) -> RateTr
         observer.warning(str(error))
         return RateTrial(rate, run, None, math.inf)
     sign = sign_of(cell)
-    record = max(evaluations(run), key=lambda line: sign * line[result["metric"]])
-    return RateTrial(rate, run, record[result["metric"]], record["loss"])
+    metric = result["metric"]
+    record = max(evaluations(run, metric), key=lambda line: sign * line[metric])
+    return RateTrial(rate, run, record[metric], record["loss"])
 
 
 def sign_of(cell: PlannedCell) -> int:
@@ -120,21 +122,27 @@ def is_stackable(config: RunConfig) -> bool:
     return True
 
 
-def finished_result(run: Path) -> dict[str, Any]:
-    record: dict[str, Any] = parse_json((run / "result.json").read_text(encoding="utf-8"))
-    return record
-
-
-def evaluations(run: Path) -> list[dict[str, Any]]:
+def evaluations(run: Path, metric: str) -> list[dict[str, Any]]:
     """The lines of a run's log that are evaluations on the validation split."""
-    lines = (parse_json(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    return [line for line in lines if line.get("split") == "valid"]
+    log = MetricsLog(run)
+    lines = [line for line in log.records() if line.get("split") == "valid" and is_measured(line, metric)]
+    if not lines:
+        raise CheckpointError(
+            f"{str(log.path)!r} has no evaluation of {metric}; delete {str(run)!r} to train it again"
+        )
+    return lines
+
+
+def is_measured(line: Mapping[str, Any], metric: str) -> bool:
+    """Whether a line has both numbers; of a bad rate, they may be infinite."""
+    return all(isinstance(line.get(name), (int, float)) for name in (metric, "loss"))
 
 
 def slim(run: Path, result: dict[str, Any]) -> dict[str, Any]:
     """What a report needs of a run: numbers, hardware, its validation over the steps, answers by segment."""
     record = {name: result[name] for name in SLIM if name in result}
-    curve = [(line["step"], line[result["metric"]]) for line in evaluations(run)]
+    metric = result["metric"]
+    curve = [(line["step"], line[metric]) for line in evaluations(run, metric)]
     spacing = math.ceil(len(curve) / CURVE_POINTS)
     return {
         "run": run.name,

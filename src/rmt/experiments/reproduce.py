@@ -82,5 +82,6 @@ def stop(jobs: Sequence[Job], number: int, patiently: bool) -> None:
 
 
 def last_line(file: Path) -> str:
-    lines = file.read_text().strip().splitlines() if file.exists() else []
+    text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+    lines = text.strip().splitlines()
     return lines[-1] if lines else ""

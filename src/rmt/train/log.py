@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import subprocess
@@ -53,28 +54,25 @@ class MetricsLog:
         lines = (
             self.path.read_text(encoding="utf-8", errors="replace").splitlines() if self.path.exists() else []
         )
-        return [json.loads(line) for line in lines if step_of(line) < float("inf")]
+        return [json.loads(line) for line in lines if place_of(line)[0] < math.inf]
 
     def rewind(self, step: int, times_back: int = 0) -> None:
         """Drop what came after `step`, where a run had gone back so often: it is written again."""
         if not self.path.exists():
             return
         lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
-        kept = [line for line in lines if step_of(line) <= step and times_back_of(line) <= times_back]
+        places = [(line, *place_of(line)) for line in lines]
+        kept = [line for line, at, back in places if at <= step and back <= times_back]
         write_whole(self.path, "".join(line + "\n" for line in kept))
 
 
-def step_of(line: str) -> float:
-    """The step of a line; a line cut short by a crash counts as never written."""
+def place_of(line: str) -> tuple[float, float]:
+    """The step of a line, and how often its run had gone back; infinite where a crash has cut it short."""
     try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return float("inf")
-
-
-def times_back_of(line: str) -> float:
-    """How often a run has gone back, in a line that says so; nought in others."""
-    return float(json.loads(line).get("times_back", 0))
+        record = json.loads(line)
+        return float(record["step"]), float(record.get("times_back", 0))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return math.inf, math.inf
 
 
 def environment(device: torch.device) -> dict[str, Any]:
