@@ -100,6 +100,10 @@ def test_a_text_that_is_too_long_is_an_error_that_counts():
         cut([CLS, 20, SEP], ROW, max_segments=2)
 
 
+def test_more_segments_than_a_number_of_64_bits_counts_are_no_limit():
+    assert cut(ROW, max_segments=2**62)[1] == cut(ROW)[1]
+
+
 def test_a_text_is_cut_off_only_if_asked():
     segments = cut(ROW, max_segments=2, overlong="truncate", alignment="right")[1][0]
     assert segments == [[CLS, SEP, 10, 11, 12, SEP], [CLS, SEP, 13, 14, 15, SEP]]

@@ -47,7 +47,13 @@ def test_rendering_names_symbols_from_zero_and_shows_the_start():
     assert Copy(length=4).render([5, 3, 9, 2, 1, 0]) == "3 1 7 0 | ."
 
 
-@pytest.mark.parametrize("options", [{"length": 0}, {"symbols": 1}, {"symbols": 0}], ids=str)
+def test_an_alphabet_of_a_hundred_thousand_has_a_tokenizer_within_a_moment():
+    assert Copy(symbols=100_000).tokenizer().decode([100_001]) == "99999"
+
+
+@pytest.mark.parametrize(
+    "options", [{"length": 0}, {"symbols": 1}, {"symbols": 0}, {"length": 2**62}, {"symbols": 2**62}], ids=str
+)
 def test_impossible_sizes_are_errors_that_name_the_field(options):
     ((field, value),) = options.items()
     with pytest.raises(ConfigError, match=f"{field}={value} of task 'copy' must be at least"):

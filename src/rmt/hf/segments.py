@@ -151,7 +151,7 @@ def shortened(text: Tensor, settings: Settings) -> Tensor:
     """Lengths within max_segments, if cutting off was asked for; else an error that counts what is over."""
     if settings.max_segments is None:
         return text
-    limit = settings.max_segments * settings.segment_length
+    limit = min(settings.max_segments * settings.segment_length, torch.iinfo(text.dtype).max)
     over = text - limit
     if settings.overlong == "error" and bool((over > 0).any()):
         row = int(over.argmax())

@@ -16,6 +16,8 @@ START = 1  # start-to-generate; 0 is the padding of the original data and never 
 FIRST_SYMBOL = 2
 
 SHORT, SHORT_SYMBOLS, LONG_SYMBOLS = 24, 10, 8  # what the published runs used: 10 up to length 24, else 8
+MAX_LENGTH = 1 << 24  # symbols: one example of copy has 0.4 GB
+MAX_SYMBOLS = 1_000_000  # more than any vocabulary of a language has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +33,12 @@ class SymbolSequence(Task):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.length < 1:
-            raise ConfigError(f"length={self.length} of task {self.name!r} must be at least 1")
-        if self.alphabet < 2:
-            raise ConfigError(f"symbols={self.symbols} of task {self.name!r} must be at least 2")
+        bounds = {"length": (self.length, 1, MAX_LENGTH), "symbols": (self.alphabet, 2, MAX_SYMBOLS)}
+        for name, (value, low, high) in bounds.items():
+            if not low <= value <= high:
+                raise ConfigError(
+                    f"{name}={value} of task {self.name!r} must be at least {low} and at most {high}"
+                )
 
     @abstractmethod
     def answer_of(self, source: np.ndarray) -> np.ndarray:
@@ -74,8 +78,8 @@ class SymbolSequence(Task):
 
     def render(self, tokens: Sequence[int]) -> str:
         """Symbols as numbers from 0, the start token as `|`, padding as `.`."""
-        words = [".", "|", *map(str, range(self.alphabet))]
-        return " ".join(words[token] for token in tokens)
+        others = {0: ".", START: "|"}
+        return " ".join(others.get(int(token)) or str(int(token) - FIRST_SYMBOL) for token in tokens)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from rmt.errors import ConfigError
-from rmt.tasks.copy import SymbolSequence
+from rmt.tasks.copy import MAX_LENGTH, SymbolSequence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +22,10 @@ class Recall(SymbolSequence):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.delay < 0:
-            raise ConfigError(f"delay={self.delay} of task {self.name!r} must be at least 0")
+        if not 0 <= self.delay <= MAX_LENGTH:
+            raise ConfigError(
+                f"delay={self.delay} of task {self.name!r} must be at least 0 and at most {MAX_LENGTH}"
+            )
 
     @property
     def shown(self) -> int:
