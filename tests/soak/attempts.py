@@ -36,9 +36,12 @@ class TookTooLong(BaseException):
 
 
 def attempt(words: Sequence[str], seconds: float = SECONDS) -> Attempt:
-    """Run `rmt WORDS`, its output kept, its standard input empty."""
+    """Run `rmt WORDS`, its output kept, its standard input empty.
+
+    What a model writes goes unchanged into a pipe: its bytes are for a terminal to be made printable.
+    """
     Path("..", CURRENT).write_text(json.dumps(words))
-    output, errors = Screen(), Screen()
+    output, errors = Screen(is_terminal=words[:1] == ["generate"]), Screen()
     before = sys.stdin, sys.stdout, sys.stderr
     sys.stdin, sys.stdout, sys.stderr = Screen(), output, errors
     try:
@@ -68,10 +71,14 @@ def judged(code: int, output: str, errors: str) -> tuple[str, str]:
 
 
 class Screen(io.TextIOWrapper):
-    """A stream in memory."""
+    """A stream in memory, a pipe or a terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_terminal: bool = False) -> None:
         super().__init__(io.BytesIO(), encoding="utf-8", errors="surrogateescape", write_through=True)
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
 
     def text(self) -> str:
         buffer: Any = self.buffer

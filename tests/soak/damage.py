@@ -16,6 +16,7 @@ VALUES: tuple[Any, ...] = (
         1,
         1.5,
         10**30,
+        10**400,
         1e308,
         float("nan"),
         float("inf"),

@@ -57,6 +57,7 @@ OPEN = {
     "tokenizer.json": ["data prepare book.txt --tokenizer tokenizer.json --out out"],
     "book.txt.*": ["data prepare FILE --out out", "stream book-run FILE --quiet"],
     "results.jsonl": ["report results.jsonl"],
+    "cells.jsonl": ["report cells.jsonl", "report cells.jsonl --html out.html --latex out.tex"],
     "tuned/model/*": [PREDICT],
     "bert/*": ["info bert", TUNE_ANEW.replace("FILE", "documents.jsonl")],
 }

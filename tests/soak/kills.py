@@ -102,8 +102,17 @@ def judged(ending: Ending, plug: Plug) -> str:
         return "killed"
     if ending.code == 0:
         return "done"  # it came to its end before
-    is_stop = ending.code == 128 + getattr(plug, "number", 0) and ending.last_line.startswith("rmt: ")
-    return "stopped" if is_stop else "untidy"
+    is_told = ending.last_line.startswith("rmt: ")
+    if is_told and ending.code == 128 + getattr(plug, "number", 0):
+        return "stopped"
+    if is_told and ending.code == 1 and isinstance(plug, AtByte):  # workers live on, and cannot write
+        return "traceback" if any("Traceback" in log for log in worker_logs()) else "failed"
+    return "untidy"
+
+
+def worker_logs() -> list[str]:
+    """What the processes of a command have printed."""
+    return [file.read_text(errors="replace") for file in (CASE / OUT).glob("*.log")]
 
 
 def gone_on(expected: Reference, plugs: list[Plug]) -> Attempt:

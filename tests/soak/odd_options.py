@@ -6,6 +6,8 @@ from importlib.util import find_spec
 from itertools import islice
 
 from rmt.cli import flags
+from rmt.config import Leaf
+from rmt.errors import RMTError
 from tests.cli.command import TINY
 from tests.cli.commands import NEEDED, all_commands
 from tests.soak.attempts import Attempt, attempt
@@ -14,7 +16,10 @@ from tests.soak.workspace import FINETUNE, TINY_TEXT
 
 # command: whole command lines that take about a second, with files of the workspace
 BASES = {
-    "train": [f"copy {TINY} --out out --quiet", f"text --data book.txt --out out {TINY_TEXT}"],
+    "train": [
+        f"copy {TINY} --train.test_samples 8 --out out --quiet",
+        f"text --data book.txt --out out {TINY_TEXT}",
+    ],
     "evaluate": ["run --samples 4 --quiet --device cpu", "book-run --data book.txt --quiet --device cpu"],
     "attention": ["run --quiet --out out.html"],
     "stream": ["book-run book.txt --quiet --device cpu", "book-run book.txt --resume state --quiet"],
@@ -38,6 +43,10 @@ BASES_WITH_BACKBONE = {
 }
 # of these, what is valid can take for ever: a server, a budget of any length, many runs
 ENDLESS = {"serve", "train.steps", "steps", "epochs", "seeds"}
+# tokens to write, segments of an update, runs: one after the other; up to so many take a moment
+COUNTS = {"tokens": 1000, "bptt.depth": 1000, "folds": 3}
+KEEPS_FROM_WORK = {"print_config", "dry_run", "list"}  # without them a command works for minutes
+# what a size can be is small, or larger than any memory: it is done at once or refused
 NUMBERS = (
     *(
         "0",
@@ -54,7 +63,7 @@ NUMBERS = (
         "inf",
         "-inf",
         "0x10",
-        "1_000",
+        "1_0",
     ),
     *(
         "2147483648",
@@ -128,7 +137,7 @@ def odd_options(seed: int, with_backbone: bool = False) -> Iterator[list[str]]:
         for name, lines in bases.items():
             spellings = sorted(commands[name].grammar().flags)
             words = draw.choice(lines).split()
-            if words and draw.random() < 0.15:
+            if words and not words[0].startswith("-") and draw.random() < 0.15:
                 words[0] = draw.choice(NUMBERS + TEXTS)
             for _ in range(draw.choice((1, 1, 1, 2, 3))):
                 words = with_odd_value(words, draw.choice(spellings), commands[name].grammar(), draw)
@@ -155,7 +164,19 @@ def with_odd_value(words: list[str], spelling: str, grammar: flags.Grammar, draw
         elif "=" not in word and rest and not flags.is_switch(leaf):
             rest.pop(0)
     value = draw.choice(draw.choice((NUMBERS, TEXTS)))
+    if is_endless(leaf, spelling, value):
+        return words
     form = draw.random()
     if form < 0.7:
         return [*kept, f"{spelling}={value}"]
     return [*kept, spelling, value] if form < 0.95 else [*kept, spelling]
+
+
+def is_endless(leaf: Leaf, spelling: str, value: str) -> bool:
+    """Whether a value is valid and means work without end."""
+    try:
+        meant = flags.flagged(leaf, spelling, value).value
+    except RMTError:
+        return False
+    is_many = isinstance(meant, int) and meant > COUNTS.get(leaf.name, meant)
+    return is_many or (leaf.name in KEEPS_FROM_WORK and meant is False)

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import all_commands
 from tests.soak.__main__ import soak
+from tests.soak.attempts import attempt, judged
 from tests.soak.children import run
 from tests.soak.compared import differences
+from tests.soak.odd_options import is_endless
 from tests.soak.plugs import AtByte, AtEvent
 from tests.soak.shares import make_whole
 
@@ -53,6 +56,35 @@ def test_odd_options_are_answered_in_a_line(folder, tmp_path):
     outcomes = sample(folder, tmp_path, options=150)
     assert outcomes.total() == 150
     assert outcomes["refused"] > 75
+
+
+@pytest.mark.parametrize(
+    ("line", "is_long"),
+    [
+        ("generate --tokens=2147483648", True),
+        ("generate --tokens=7", False),
+        ("generate --tokens=nan", False),
+        ("train --depth=2147483648", True),
+        ("train --depth=full", False),
+        ("demo --print_config=off", True),
+        ("demo --print_config=1.5", False),
+        ("reproduce --dry_run=off", True),
+        ("train --length=9223372036854775808", False),
+    ],
+)
+def test_what_is_valid_and_never_ends_is_no_odd_option(line, is_long):
+    command, option = line.split()
+    spelling, _, value = option.partition("=")
+    assert is_endless(all_commands()[command].grammar().flags[spelling], spelling, value) == is_long
+
+
+def test_a_text_of_a_model_may_not_command_a_terminal(folder, monkeypatch):
+    monkeypatch.chdir(folder / "whole")
+    line = "generate book-run --prompt so --tokens 300 --device cpu --seed 1"
+    result = attempt(line.split())
+    assert result.outcome == "done"
+    assert "\\x1b" in result.output
+    assert judged(0, "\x1b", "")[0] == "untidy"
 
 
 def test_a_process_is_ended_at_an_operation_and_within_a_write(folder):

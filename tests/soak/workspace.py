@@ -8,7 +8,10 @@ import shutil
 from pathlib import Path
 
 from rmt.cli.main import main
+from rmt.experiments.cell_records import written_cells
 from tests.cli.command import TINY, TRAIN
+from tests.experiments.records import made_record
+from tests.experiments.tiny import echo_cell
 from tests.tasks.stories import write_data
 
 TINY_MODEL = (
@@ -73,5 +76,7 @@ def add_other_formats() -> None:
     )
     result = json.loads(Path("run/result.json").read_text())
     Path("results.jsonl").write_text((json.dumps(result) + "\n") * 2)
+    cells = [made_record(echo_cell(name, {"task": {"name": "copy"}}), [0.5, 0.6]) for name in ("one", "two")]
+    Path("cells.jsonl").write_text(written_cells(cells))
     if Path("bert/tokenizer.json").is_file():
         shutil.copy("bert/tokenizer.json", "tokenizer.json")
