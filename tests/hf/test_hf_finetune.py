@@ -411,6 +411,25 @@ def test_a_missing_tokenizer_backbone_or_file_is_one_clear_line(capsys):
         assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("tokenizer.json", '"unk_token":', '"unk_token": "missing", "before":'),
+        ("tokenizer_config.json", "{", '{"made_by": "\\udcff",'),
+    ],
+    ids=["no-unknown", "half-a-character"],
+)
+def test_a_tokenizer_that_takes_no_unknown_word_or_cannot_be_saved_is_refused_at_once(capsys, file, old, new):
+    data, path = write("data.jsonl", GOOD), Path(backbone(), file)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    code, _, err = rmt(capsys, f"finetune {data} --backbone bert {TINY} --out run")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "tokenizer='bert' cannot be loaded" in err
+    assert not Path("run").exists()
+
+
 def test_a_text_of_a_hundred_thousand_tokens_is_learned_from(capsys):
     rows = [*GOOD, {"text": "good film " * 50_000, "label": "true"}]
     data = write("data.jsonl", rows)

@@ -9,7 +9,7 @@ import torch
 
 from rmt.documents.language_config import LanguageConfig
 from rmt.documents.pretrained import PretrainedSource, weights_only
-from rmt.documents.tuned import tokenizer_of
+from rmt.documents.tuned import savable_tokenizer
 from rmt.errors import ConfigError
 from rmt.hf import add_memory
 from rmt.hf.families import FAMILIES, limit_of
@@ -79,4 +79,4 @@ def load_decoder(config: LanguageConfig) -> PretrainedDecoder:
         decoders = ", ".join(name for name, family in FAMILIES.items() if family.kind == "decoder")
         raise ConfigError(f"backbone={config.backbone!r} is of type {kind!r}; --task lm takes: {decoders}")
     model = source.load(transformers.AutoModelForCausalLM, dtype=torch.float32, **weights_only())
-    return PretrainedDecoder(model, tokenizer_of(config.tokenizer or config.backbone, model))
+    return PretrainedDecoder(model, savable_tokenizer(config.tokenizer or config.backbone, model))

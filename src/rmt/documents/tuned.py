@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +20,8 @@ from rmt.hf.families import FAMILIES
 from rmt.hf.limit import UNLIMITED
 from rmt.train.stored import require_run
 from rmt.yamlfile import load_yaml
+
+UNKNOWN_WORD = "zqxjkvzqxjkv"  # in no vocabulary
 
 
 class TunedModel(NamedTuple):
@@ -100,7 +103,7 @@ def make_tuned(backbone: str, tokenizer: str | None, settings: TaskSettings, **m
     kind = kind_for(settings.name, config.is_encoder_decoder)
     task = kind(labels=settings.labels, scoring=settings.scoring, tokenizer=None)
     model = source.load(auto_class(kind), dtype=torch.float32, **task.options(), **weights_only())
-    words = tokenizer_of(tokenizer or backbone, model)
+    words = savable_tokenizer(tokenizer or backbone, model)
     if not kind.answers_once:
         memory["overlong"] = "error"  # rows are cut before, as their labels are
     wrapped = add_memory(model, special_tokens=special_tokens(words), **memory)
@@ -122,12 +125,25 @@ def auto_class(kind: type[DocumentTask]) -> Any:
     return getattr(transformers, kind.head)
 
 
+def savable_tokenizer(name: str, model: Any) -> Any:
+    """The tokenizer of a backbone for a run, which saves it: what cannot be saved is refused before."""
+    words = tokenizer_of(name, model)
+    with TemporaryDirectory() as folder:
+        tokenizer_source(name).told(words.save_pretrained, folder)
+    return words
+
+
+def tokenizer_source(name: str) -> PretrainedSource:
+    return PretrainedSource("tokenizer", name, "name another with --tokenizer")
+
+
 def tokenizer_of(name: str, model: Any) -> Any:
     """The tokenizer of a backbone, without a limit on the length of texts, and with a padding token."""
     import transformers
 
-    source = PretrainedSource("tokenizer", name, "name another with --tokenizer")
+    source = tokenizer_source(name)
     words = source.load(transformers.AutoTokenizer)
+    source.told(words, UNKNOWN_WORD)
     if set(words.get_vocab()) <= set(words.all_special_tokens):  # made up where no file was found
         raise ConfigError(
             f"tokenizer={name!r} cannot be loaded (it has no vocabulary); name another with --tokenizer"
