@@ -63,6 +63,7 @@ def test_a_default_that_is_told_is_the_default_of_every_recipe_size_model_and_ki
         {"task": {"name": "copy"}, "preset": "memory_transformer"},
         {"task": {"name": "copy"}, "preset": "transformer_xl_rmt", "recipe": "paper", "size": "paper"},
         {"task": {"name": "quadratic"}, "recipe": "paper", "size": "paper"},
+        {"task": {"name": "retrieval"}},
         {"task": text},
         {"task": text, "preset": "transformer_xl_rmt", "recipe": "paper", "size": "wt103-base"},
         {"task": text, "recipe": "paper", "size": "enwik8-base"},

@@ -69,10 +69,10 @@ class OnlineTracker:
             return self.service.init(project=PROJECT, name=name, config=settings, **self.options)
         except Exception as error:  # each service has its own, for no account, no network, a full disk
             package = self.service.__name__
-            said = " ".join(str(error).split())
+            reason = " ".join(str(error).split())
             raise ConfigError(
-                f"log={package} cannot begin a run ({said}); log in, set {package.upper()}_MODE=offline, or "
-                "leave --log out: the same command goes on"
+                f"log={package} cannot begin a run ({reason}); log in, set {package.upper()}_MODE=offline, "
+                "or leave --log out: the same command goes on"
             ) from None
 
     def close(self) -> None:
