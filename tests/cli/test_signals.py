@@ -145,3 +145,12 @@ def test_a_signal_before_there_is_anything_to_save_stops_at_once():
     assert process.returncode in (128 + signal.SIGTERM, -signal.SIGTERM)  # before or behind the handler
     if process.returncode > 0:
         assert err == "rmt: interrupted by SIGTERM; a run goes on with the same command\n"
+
+
+def test_an_interruption_before_anybody_listens_is_a_line(capsys, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rmt.cli.main.notes", interrupted)
+    code, out, err = rmt(capsys, "runs")
+    assert (code, out, err) == (130, "", "rmt: interrupted; a run goes on with the same command\n")

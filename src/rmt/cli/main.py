@@ -48,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Interrupted as error:
         print(f"rmt: {error}; a run goes on with the same command", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:  # before anybody listens, or behind that
+        print("rmt: interrupted; a run goes on with the same command", file=sys.stderr)
+        return 130
 
 
 def run(argv: Sequence[str] | None) -> int:
@@ -70,11 +73,6 @@ def run(argv: Sequence[str] | None) -> int:
     except RMTError as error:
         print(f"rmt: {error}", file=sys.stderr)
         return error.exit_code
-    except Interrupted:
-        raise
-    except KeyboardInterrupt:
-        print("rmt: interrupted; a run goes on with the same command", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         sys.stderr.close()
         return 0
