@@ -147,10 +147,10 @@ def test_a_signal_before_there_is_anything_to_save_stops_at_once():
         assert err == "rmt: interrupted by SIGTERM; a run goes on with the same command\n"
 
 
-def test_an_interruption_before_anybody_listens_is_a_line(capsys, monkeypatch):
+def test_ctrl_c_before_signals_are_listened_to_is_a_line(capsys, monkeypatch):
     def interrupted():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rmt.cli.main.notes", interrupted)
-    code, out, err = rmt(capsys, "runs")
+    monkeypatch.setattr("rmt.cli.main.listening", interrupted)
+    code, out, err = rmt(capsys, "data list")
     assert (code, out, err) == (130, "", "rmt: interrupted; a run goes on with the same command\n")

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from rmt.cli.main import main
 
 CURRENT = "current.json"  # the command line that is being tried, beside the workspace
-SECONDS = 30  # that a tiny command may take
+SECONDS = 30  # of the processor that a tiny command may take
+WAITING_SECONDS = 200  # on a clock, of one that waits or whose machine is busy
 GOOD = ("done", "refused", "failed", "killed", "stopped", "resumed")
 BAD = ("wrong", "traceback", "hang", "different", "untidy")  # wrong: in silence
 
@@ -87,15 +88,18 @@ class Screen(io.TextIOWrapper):
 
 @contextmanager
 def alarm(seconds: float) -> Iterator[None]:
-    """Raise in the main thread after so many seconds."""
+    """Raise in the main thread after so many seconds of work, or some minutes."""
 
     def ring(*_: Any) -> None:
         raise TookTooLong
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = {number: signal.signal(number, ring) for number in (signal.SIGALRM, signal.SIGPROF)}
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, WAITING_SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF):
+            signal.setitimer(timer, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)

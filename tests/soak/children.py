@@ -17,6 +17,7 @@ from tests.train.processes import SOURCE
 
 SECONDS = 300.0  # that a tiny command may take on a busy machine
 POLL_SECONDS = 0.002
+STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class Ending(NamedTuple):
@@ -45,10 +46,12 @@ class Child:
         self.plug, self.begin = plug, time.monotonic()
         sys.stdout.flush()
         self.receiver, sender = os.pipe()
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # none comes before the process is itself
         self.pid = os.fork()
         if not self.pid:
             os.close(self.receiver)
             enter(words, folder, plug, sender)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         os.close(sender)
 
     def wait(self, seconds: float = SECONDS) -> Ending:
@@ -81,16 +84,18 @@ def enter(words: Sequence[str], folder: Path, plug: Plug, sender: int) -> None:
     try:
         sys.dont_write_bytecode = True
         sys.stdin, sys.stdout, sys.stderr = Screen(), output, errors
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
+        for number in (*STOPS, signal.SIGALRM, signal.SIGPROF):
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         os.chdir(folder)
         os.environ["PYTHONPATH"] = SOURCE  # for processes that it starts
         plug.arm()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as Python starts a command
         code = int(main(list(words)))
     except BaseException:
         errors.write(traceback.format_exc())
     finally:
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         plug.disarm()
         report: dict[str, Any] = {"output": output.text(), "errors": errors.text(), "events": plug.events}
         os.write(sender, json.dumps(report).encode()[-60_000:])  # at most what a pipe holds

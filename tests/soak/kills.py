@@ -2,7 +2,6 @@
 
 import random
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import cycle
@@ -10,12 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.soak.attempts import Attempt
-from tests.soak.children import Ending, run
+from tests.soak.children import STOPS, Ending, run
 from tests.soak.compared import differences
 from tests.soak.plugs import AtByte, AtEvent, AtTime, Plug
 from tests.soak.scenarios import OUT, Scenario, possible
 
-STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 MAX_KILLS = 3  # of one run
 CASE, WHOLE = Path("case"), Path("uninterrupted")
 

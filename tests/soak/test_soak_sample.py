@@ -80,7 +80,7 @@ def test_what_is_valid_and_never_ends_is_no_odd_option(line, is_long):
 
 def test_a_text_of_a_model_may_not_command_a_terminal(folder, monkeypatch):
     monkeypatch.chdir(folder / "whole")
-    line = "generate book-run --prompt so --tokens 300 --device cpu --seed 1"
+    line = "generate book-run --prompt so --tokens 2000 --temperature 1000 --device cpu --seed 1"
     result = attempt(line.split())
     assert result.outcome == "done"
     assert "\\x1b" in result.output

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
 
 from rmt.cli.notes import notes
 from rmt.cli.terminal import printable_output
 from rmt.errors import RMTError, shortened, shown, unknown
-from rmt.stopping import Interrupted, listening
+from rmt.stopping import OF_SIGNALS, Interrupted, listening
 
 COMMANDS = {
     "demo": "watch an RMT carry a sequence across segments where others cannot",
@@ -43,14 +44,12 @@ OUT_OF_MEMORY = (  # in the words of torch
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `rmt COMMAND …`; returns the exit code."""
     try:
-        with printable_output(), notes(), listening():
+        with listening(), printable_output(), notes():
             return run(argv)
-    except Interrupted as error:
-        print(f"rmt: {error}; a run goes on with the same command", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:  # before anybody listens, or behind that
-        print("rmt: interrupted; a run goes on with the same command", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as error:
+        reason = str(error) or "interrupted"
+        print(f"rmt: {reason}; a run goes on with the same command", file=sys.stderr)
+        return error.exit_code if isinstance(error, Interrupted) else OF_SIGNALS + signal.SIGINT
 
 
 def run(argv: Sequence[str] | None) -> int:
