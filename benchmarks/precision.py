@@ -36,7 +36,7 @@ class Case(NamedTuple):
     curve: str  # what is drawn: a metric of validation, or the training loss
 
 
-PAPER = "--size paper --batch 128"
+PAPER = "--size paper"
 GPU_CASES = (
     Case("copy-24, 9 segments", f"copy --segments 9 --length 24 --steps 600 {PAPER}", 3, "accuracy"),
     Case("reverse-24, 6 segments", f"reverse --segments 6 --length 24 --steps 1000 {PAPER}", 1, "accuracy"),

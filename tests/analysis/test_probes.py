@@ -108,7 +108,7 @@ class Recorder:
         output = type("Output", (), {"state": state.with_memory(F.one_hot(tokens, SYMBOLS).double())})
         return output
 
-    def open(self, state):
+    def open(self, state, room):
         class Opened:
             place = 0
 

@@ -31,7 +31,7 @@ class Counter(nn.Module):
     def forward(self, tokens: Tensor, state: State) -> SimpleNamespace:
         return SimpleNamespace(logits=2.0 * nn.functional.one_hot((tokens + 1) % V, V).double(), state=state)
 
-    def open(self, state: State) -> SimpleNamespace:
+    def open(self, state: State, room: int = 0) -> SimpleNamespace:
         return SimpleNamespace(step=lambda tokens: self(tokens, state).logits, close=lambda: state)
 
 

@@ -8,7 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from rmt.gpu.weight_gradients import Slot, WeightGradients, consecutive, sum_format
+from rmt.gpu.weight_gradients import (
+    Slot,
+    WeightGradients,
+    add_product,
+    consecutive,
+    parts_of,
+    sum_format,
+)
 
 DOUBLE = torch.float64
 COUNT, ROWS, COLUMNS = 3, 2, 4
@@ -175,3 +182,22 @@ def test_runs_of_numbers():
 @pytest.mark.parametrize(("dtype", "exact"), [(torch.bfloat16, torch.float32), (DOUBLE, DOUBLE)])
 def test_sums_are_in_full_precision(dtype, exact):
     assert sum_format(dtype) == exact
+
+
+@pytest.mark.parametrize("adds", [False, True], ids=["alone", "added"])
+@pytest.mark.parametrize(("rows", "parts"), [(8192, 4), (2048, 1), (4098, 2)], ids=["four", "few", "odd"])
+def test_a_product_of_many_rows_is_the_sum_of_its_parts(rows, parts, adds):
+    generator = torch.Generator().manual_seed(4)
+    left, right, total = (
+        torch.randn(shape, generator=generator, dtype=DOUBLE)
+        for shape in ((2, rows, ROWS), (2, rows, COLUMNS), (2, ROWS, COLUMNS))
+    )
+    assert parts_of(total, left, right) == parts
+    expected = left.mT @ right + adds * total
+    add_product(total, left, right, adds)
+    torch.testing.assert_close(total, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_factors_that_lie_among_others_are_multiplied_as_they_are():
+    left, right = torch.ones(2, 9000, ROWS)[:, :8192], torch.ones(2, 9000, COLUMNS)[:, :8192]
+    assert parts_of(torch.empty(2, ROWS, COLUMNS), left, right) == 1

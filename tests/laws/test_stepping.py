@@ -105,14 +105,41 @@ def test_a_row_that_turns_over_is_in_a_new_segment_and_the_others_are_not(config
         assert_same_state(mine, alone.state)
 
 
+@pytest.mark.parametrize("room", [0, 5], ids=["joined", "room"])
 @over(positions=STEPPABLE)
-def test_a_fork_of_a_segment_is_read_on_in_another_way(config):
+@torch.no_grad()
+def test_a_fork_of_a_segment_is_read_on_in_another_way(config, room):
     model, tokens = build(config), random_tokens(2, 5)
-    segment = model.open(model.initial_state(2))
+    segment = model.open(model.initial_state(2), room)
     segment.step(tokens[:, :2])
     other = segment.fork()
-    other.step((tokens[:, 2:] + 1) % 12)
-    assert_same(segment.step(tokens[:, 2:]), model(tokens, model.initial_state(2)).logits[:, 2:])
+    changed = torch.cat([tokens[:, :2], (tokens[:, 2:] + 1) % 12], dim=1)
+    for way, ids in ((other, changed), (segment, tokens)):
+        whole = model(ids, model.initial_state(2))
+        assert_same(way.step(ids[:, 2:]), whole.logits[:, 2:])
+        assert_same_state(way.close(), whole.state)
+
+
+@pytest.mark.parametrize("room", [4, 7, 9], ids=["too-little", "enough", "more"])
+@over(positions=STEPPABLE)
+@torch.no_grad()
+def test_a_segment_with_room_for_its_tokens_is_the_whole_segment(config, room):
+    model, tokens = build(config), random_tokens(2, 7)
+    state = run(model, random_segments(count=1))[0].state
+    whole = model(tokens, state)
+    logits, after = step_through(model, tokens, state, [2, 1, 1, 3], room)
+    assert_same(logits, whole.logits)
+    assert_same_state(after, whole.state)
+
+
+@torch.no_grad()
+def test_where_there_is_room_keys_and_values_stay_where_they_are():
+    model, tokens = build(configuration("rmt")), random_tokens(2, 7)
+    segment = model.open(model.initial_state(2), room=7)
+    places = [seen.key.data_ptr() for seen in segment.past]
+    for token in tokens.split(1, dim=1):
+        segment.step(token)
+        assert [seen.key.data_ptr() for seen in segment.past] == places
 
 
 @over(positions=STEPPABLE)
@@ -130,9 +157,9 @@ def test_the_original_positions_refuse_to_be_stepped_through(config):
 
 
 def step_through(
-    model: SegmentModel, tokens: Tensor, state: State, pieces: list[int]
+    model: SegmentModel, tokens: Tensor, state: State, pieces: list[int], room: int = 0
 ) -> tuple[Tensor, State]:
     """Logits and next state of a segment that is read in pieces of these sizes."""
-    segment = model.open(state)
+    segment = model.open(state, room)
     logits = torch.cat([segment.step(piece) for piece in tokens.split(pieces, dim=1)], dim=1)
     return logits, segment.close()

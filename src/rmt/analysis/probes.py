@@ -113,8 +113,8 @@ class Resumed(NamedTuple):
     def initial_state(self, batch: int) -> Any:
         return self.state
 
-    def open(self, state: Any) -> Any:
-        return self.model.open(state)
+    def open(self, state: Any, room: int = 0) -> Any:
+        return self.model.open(state, room)
 
 
 @torch.no_grad()

@@ -197,11 +197,14 @@ class SegmentModel(nn.Module):
         memory_losses = self.embedding.losses(write, special, last if capacities else ())
         return logits, losses, memory_losses.mean()
 
-    def open(self, state: State) -> OpenSegment:
-        """A segment to be encoded piece by piece: `step(tokens)` …, then `close()` for the next state."""
+    def open(self, state: State, room: int = 0) -> OpenSegment:
+        """A segment to be encoded piece by piece: `step(tokens)` …, then `close()` for the next state.
+
+        Where so many tokens are to come without gradients, `room` for them saves copies of what is kept.
+        """
         require_state(state)
         self.require_order_of_reading("stepping through a segment")
-        return OpenSegment(self, state)
+        return OpenSegment(self, state, room)
 
     def spans(self, tokens: int, write: bool = True) -> Spans:
         """The spans of a segment of `tokens` tokens, with its write block or while that is still to come."""

@@ -9,6 +9,7 @@ over to a new segment while others are still in theirs.
 from __future__ import annotations
 
 from copy import copy
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,15 +29,17 @@ if TYPE_CHECKING:
 class OpenSegment:
     """Equal to the whole segment at once, since no token sees what comes after it."""
 
-    def __init__(self, model: SegmentModel, state: State):
+    def __init__(self, model: SegmentModel, state: State, room: int = 0):
+        """With `room` for so many tokens, keys and values are written to one place, without gradients."""
         self.model = model
         self.state = state
         self.length = 0  # T
         self.exists: Tensor | None = None  # (B, T) which columns a row has; none = all
         self.past: tuple[KeyValue, ...] = ()  # N × keys and values of [cache ∘ read ∘ tokens so far]
         read = self.advance(model.read_block(state), model.spans(0, write=False))
-        self.past = read.seen
-        self.layer_inputs: tuple[Tensor, ...] = read.layer_inputs  # with a cache, of tokens, too
+        rows = room + model.spans(0).write
+        self.past = tuple(seen.with_room(rows) if room else seen for seen in read.seen)
+        self.layer_inputs: list[tuple[Tensor, ...]] = [read.layer_inputs]  # with a cache, of tokens, too
         self.read_block: Tensor = read.hidden
 
     def step(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -59,7 +62,7 @@ class OpenSegment:
         memory, spans = self.model.memory, self.model.spans(self.length)
         layers = self.model.layer_memory(self.state, spans._replace(read=0, tokens=0))
         written = self.advance(memory.write_block(self.state.carried), spans, layers)
-        pushed = self.model.cache.push(self.state, self.inputs_with(written), spans, self.exists)
+        pushed = self.model.cache.push(self.state, joined(self.inputs_with(written)), spans, self.exists)
         leaving = layers.leaving if layers else self.state.carried
         after = State(memory.carry(self.read_block, written.hidden, leaving), *pushed)
         return after if self.exists is None else after.where(self.exists.any(1), self.state)
@@ -76,10 +79,8 @@ class OpenSegment:
         self.state = state.where(rows, self.state)
         self.read_block = torch.where(rows[:, None, None], fresh.read_block, self.read_block)
         wide, deep = rows[:, None, None], rows[:, None, None, None]
-        self.layer_inputs = tuple(
-            renewed(old, new, wide, needed)
-            for old, new in zip(self.layer_inputs, fresh.layer_inputs, strict=True)
-        )
+        inputs = zip(joined(self.layer_inputs), joined(fresh.layer_inputs), strict=True)
+        self.layer_inputs = [tuple(renewed(old, new, wide, needed) for old, new in inputs)]
         self.past = tuple(
             KeyValue(renewed(old.key, new.key, deep, needed), renewed(old.value, new.value, deep, needed))
             for old, new in zip(self.past, fresh.past, strict=True)
@@ -87,13 +88,15 @@ class OpenSegment:
 
     def fork(self) -> OpenSegment:
         """The same segment, to go on in another way; nothing is copied, since nothing is overwritten."""
-        return copy(self)
+        other = copy(self)
+        other.past = tuple(seen.without_room() for seen in self.past)
+        return other
 
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept for the tokens to come."""
-        kept = [*self.layer_inputs, self.read_block, *(tensor for seen in self.past for tensor in seen)]
-        return sum(tensor.nbytes for tensor in kept)
+        kept = [*(tensor for piece in self.layer_inputs for tensor in piece), self.read_block]
+        return sum(tensor.nbytes for tensor in kept) + sum(seen.nbytes for seen in self.past)
 
     def append(self, valid: Tensor | None, tokens: Tensor) -> None:
         """Note which rows have the next columns."""
@@ -114,13 +117,14 @@ class OpenSegment:
         encoded: BackboneOutput = self.model.backbone(x, axis, **behind, around=around)
         return encoded
 
-    def inputs_with(self, encoded: BackboneOutput) -> tuple[Tensor, ...]:
+    def inputs_with(self, encoded: BackboneOutput) -> list[tuple[Tensor, ...]]:
         """The layer inputs of all rows so far and of new ones, where a cache will want them."""
-        if not self.model.cache.size:
-            return self.layer_inputs
-        return tuple(
-            torch.cat(rows, dim=1) for rows in zip(self.layer_inputs, encoded.layer_inputs, strict=True)
-        )
+        return [*self.layer_inputs, encoded.layer_inputs] if self.model.cache.size else self.layer_inputs
+
+
+def joined(pieces: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    """The inputs of every layer, N × (B, …, D), from pieces of rows."""
+    return pieces[0] if len(pieces) == 1 else tuple(map(torch.cat, zip(*pieces, strict=True), repeat(1)))
 
 
 def renewed(old: Tensor, new: Tensor, rows: Tensor, needed: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ def predict_segment(
     if len(cuts) == 1:
         output = model(filled(masked, previous), state)
         return in_format(output.state, state), (output.logits.argmax(-1),)
-    segment, predictions = model.open(state), []
+    segment, predictions = model.open(state, room=masked.shape[1]), []
     for first, last in pairwise((*cuts, masked.shape[1])):
         predictions.append(segment.step(filled(masked[:, first:last], previous)).argmax(-1))
         previous = predictions[-1][:, -1]

@@ -10,6 +10,7 @@ kernel adds to a block of its own, so that sums have the same order every time.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isqrt
 
 import torch
 from torch import Tensor
@@ -133,17 +134,17 @@ class FastParameters:
         """Hand every parameter its gradient."""
         for matrices in self.matrices:
             matrices.deliver(matrices.gradients.finish())
-        norm_sums = self.norm_sums.sum(2)
+        norm_sums = summed(self.norm_sums)
         if len(self.cache_sums) and not self.is_post:
-            norm_sums[:-1:2, :, :2] += self.cache_sums.sum(2)[:, :, :2]
+            norm_sums[:-1:2, :, :2] += summed(self.cache_sums)[:, :, :2]
         gain, shift, branch = norm_sums.unbind(2)
         first = 1 if self.is_post else 0  # norm 0 is that of the first layer's input, which post-norm has not
         self.gains.deliver(gain[first:])
         self.shifts.deliver(shift[first:])
         self.down_bias.deliver(branch[2::2])
-        self.up_bias.deliver(self.up_sums.sum(2))
+        self.up_bias.deliver(summed(self.up_sums))
         if self.is_relative:
-            parts = [sums.sum((0, 2)) for sums in (self.bias_sums, *self.short_sums.values())]
+            parts = [summed(sums).sum(0) for sums in (self.bias_sums, *self.short_sums.values())]
             self.biases.deliver(torch.stack(parts).sum(0).transpose(0, 1))
             self.distances.deliver()
 
@@ -163,3 +164,10 @@ class FastParameters:
             layers, seeds, _, *rest = self.bias_sums.shape
             self.short_sums[batch] = self.bias_sums.new_zeros(layers, seeds, batch // seeds, *rest)
         return self.short_sums[batch]
+
+
+def summed(blocks: Tensor) -> Tensor:
+    """Sums over blocks, (layers, S, blocks, …) -> (layers, S, …); one step would not fill a GPU, two do."""
+    count = blocks.shape[2]
+    groups = max(size for size in range(1, isqrt(count) + 1) if count % size == 0) if count else 1
+    return blocks.unflatten(2, (groups, -1)).sum(3).sum(2)

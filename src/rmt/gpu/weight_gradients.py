@@ -9,11 +9,16 @@ update on side by side in a buffer, and are multiplied at once when the update e
 
 from __future__ import annotations
 
+from math import ceil
+
 import torch
 from torch import Tensor
 
 MAX_WAITING_ELEMENTS = 2**27  # of both factors, for each kind of matrix: 256 MB of bfloat16
 MAX_JOINED_ELEMENTS = 2**22  # of both factors of one product; one of more fills an H200 by itself
+# a product of few columns and many rows is made in parts, so that every processor has a tile to sum up
+FULL_TILES, TILE = 264, 64  # two for each of an H200's 132 processors; rows and columns of a tile
+MIN_PART_ROWS = 2048  # summed up by one of them; fewer take longer to add than to sum
 
 
 class Slot:
@@ -160,13 +165,30 @@ def sum_format(dtype: torch.dtype) -> torch.dtype:
 
 def add_product(total: Tensor, left: Tensor, right: Tensor, adds: bool) -> None:
     """total += leftᵀ right, or = unless it `adds`; (G, rows, columns), summed in its number format."""
-    if left.dtype == total.dtype or not total.is_cuda:
+    parts = parts_of(total, left, right)
+    if parts > 1:
+        left, right = (side.reshape(len(total) * parts, -1, side.shape[-1]) for side in (left, right))
+        products = total.new_empty(len(left), *total.shape[1:])
+        add_product(products, left, right, False)
+        summed = products.unflatten(0, (-1, parts)).sum(1)
+        total.add_(summed) if adds else total.copy_(summed)
+    elif left.dtype == total.dtype or not total.is_cuda:
         total.baddbmm_(left.mT.to(total.dtype), right.to(total.dtype), beta=float(adds))
     elif len(total) == 1:
         factors = (total[0], left[0].mT, right[0], total.dtype)
         torch.ops.aten.addmm.dtype_out(*factors, beta=float(adds), out=total[0])
     else:
         torch.ops.aten.baddbmm.dtype_out(total, left.mT, right, total.dtype, beta=float(adds), out=total)
+
+
+def parts_of(total: Tensor, left: Tensor, right: Tensor) -> int:
+    """How many products of as many rows each are to be summed up: a power of two, one where rows are few."""
+    count, rows, columns = total.shape
+    tiles, parts = count * ceil(rows / TILE) * ceil(columns / TILE), 1
+    most = min(FULL_TILES // tiles, left.shape[1] // MIN_PART_ROWS)
+    while 2 * parts <= most and left.shape[1] % (2 * parts) == 0:
+        parts *= 2
+    return parts if left.is_contiguous() and right.is_contiguous() else 1
 
 
 def consecutive(numbers: list[int]) -> list[list[int]]:

@@ -71,8 +71,11 @@ class DecoderMemory(WithMemory):
                 )
         return use_cache
 
-    def open(self, state: State) -> WrappedSegment:
-        """A segment to be encoded piece by piece: `step(tokens)` …, then `close()` for the next state."""
+    def open(self, state: State, room: int = 0) -> WrappedSegment:
+        """A segment to be encoded piece by piece: `step(tokens)` …, then `close()` for the next state.
+
+        `room` for tokens is what native models use: a cache of transformers makes its own.
+        """
         return WrappedSegment(self, state)
 
     def encode(self, tokens: Tensor, state: State, lengths: Tensor | None = None) -> SegmentStates:

@@ -45,6 +45,6 @@ class SegmentView(nn.Module):
         )
         return Output(output.logits, output.state)
 
-    def open(self, state: State) -> WrappedSegment:
+    def open(self, state: State, room: int = 0) -> WrappedSegment:
         """A segment to be encoded piece by piece."""
-        return self.model.open(state)
+        return self.model.open(state, room)

@@ -20,13 +20,34 @@ class KeyValue(NamedTuple):
 
     key: Tensor  # (B, H, K, E)
     value: Tensor  # (B, H, K, E)
+    room: Tensor | None = None  # (2, B, H, K + …, E) both, with places for rows to come
 
     def append(self, other: KeyValue) -> KeyValue:
-        if self.key.shape[-2] == 0:
+        """These rows and others behind them; where there is room, they are written there, so only once."""
+        start, stop = self.key.shape[-2], self.key.shape[-2] + other.key.shape[-2]
+        if self.room is not None and stop <= self.room.shape[-2]:
+            self.room[0, ..., start:stop, :] = other.key
+            self.room[1, ..., start:stop, :] = other.value
+            return KeyValue(self.room[0, ..., :stop, :], self.room[1, ..., :stop, :], self.room)
+        if start == 0:
             return other
         return KeyValue(
             torch.cat([self.key, other.key], dim=-2), torch.cat([self.value, other.value], dim=-2)
         )
+
+    def with_room(self, rows: int) -> KeyValue:
+        """The same rows with places for more: rows that come one by one are not all copied each time."""
+        *shape, known, width = self.key.shape
+        room = self.key.new_empty(2, *shape, known + rows, width)
+        return KeyValue(room[0, ..., :0, :], room[1, ..., :0, :], room).append(self)
+
+    def without_room(self) -> KeyValue:
+        """The same rows, to go on in another way than whoever has the room."""
+        return self._replace(room=None)
+
+    @property
+    def nbytes(self) -> int:
+        return self.key.nbytes + self.value.nbytes if self.room is None else self.room.nbytes
 
 
 class Attended(NamedTuple):

@@ -68,19 +68,26 @@ class Muon(Eager, Optimizer):
 
 
 def directions(matrices: list[Tensor], lr: float | Tensor) -> list[Tensor]:
-    """Where matrices of one shape go, be they wide or tall: both are made orthogonal alike."""
-    tall = [matrix.shape[-2] > matrix.shape[-1] for matrix in matrices]
-    sides = [
-        [matrix for matrix, is_tall in zip(matrices, tall, strict=True) if is_tall == side]
-        for side in (False, True)
-    ]
-    wide = [stacked(side).mT if turned else stacked(side) for turned, side in enumerate(sides) if side]
-    together = wide[0] if len(wide) == 1 else torch.cat(wide)
-    rows, columns = together.shape[-2:]
-    steps_of_all = orthogonal(together.flatten(0, -3)).view(together.shape).to(matrices[0].dtype) * -lr
-    straight, turned = steps_of_all.split([len(side) for side in sides])
-    steps = iter(straight), iter((turned * math.sqrt(columns / rows)).mT.contiguous())
-    return [next(steps[is_tall]) for is_tall in tall]
+    """Where matrices of one shape go, be they wide or tall: -lr times the nearest orthogonal ones, nearly.
+
+    Tall matrices go further. They are turned by products, and what scales a matrix scales its smaller factor
+    instead: nothing else passes over the matrices.
+    """
+    sides: dict[bool, list[int]] = defaultdict(list)  # the numbers of wide and of tall ones
+    for number, matrix in enumerate(matrices):
+        sides[matrix.shape[-2] > matrix.shape[-1]].append(number)
+    parts = [stacked([matrices[number] for number in numbers]).flatten(0, -3) for numbers in sides.values()]
+    factors, x = newton_schulz([part.mT if tall else part for tall, part in zip(sides, parts, strict=True)])
+    sizes, dtype = [len(part) for part in parts], matrices[0].dtype
+    longer = math.sqrt(x.shape[2] / x.shape[1])
+    steps: dict[int, Tensor] = {}
+    for (tall, numbers), factor, wide in zip(
+        sides.items(), factors.split(sizes), x.split(sizes), strict=True
+    ):
+        scaled = factor * (-lr * longer if tall else -lr)
+        products = product(wide.mT, scaled, dtype) if tall else product(scaled, wide, dtype)
+        steps |= zip(numbers, products.view(len(numbers), *matrices[numbers[0]].shape), strict=True)
+    return [steps[number] for number in range(len(matrices))]
 
 
 def stacked(matrices: list[Tensor]) -> Tensor:
@@ -92,14 +99,32 @@ def stacked(matrices: list[Tensor]) -> Tensor:
     return result
 
 
-def orthogonal(matrices: Tensor) -> Tensor:
-    """Nearly the nearest orthogonal matrices (G, R, S), by a quintic Newton–Schulz iteration."""
+def newton_schulz(parts: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Symmetric factors (G, R, R) and wide matrices (G, R, S) whose products are nearly orthogonal.
+
+    The products would be those of five iterations x := p(x xᵀ) x with a quintic p(x xᵀ) x; it begins with the
+    matrices of all `parts`, divided by their norms.
+    """
+    gram = torch.cat([part @ part.mT for part in parts])
+    squares = gram.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None].clamp(min=MIN_NORM**2)
+    factors = polynomial(gram / squares) * squares.rsqrt()
+    x = parts[0].new_empty(len(gram), *parts[0].shape[1:])
+    sizes = [len(part) for part in parts]
+    for factor, part, place in zip(factors.split(sizes), parts, x.split(sizes), strict=True):
+        torch.bmm(factor, part, out=place)
+    for _ in range(ITERATIONS - 2):
+        x = polynomial(x @ x.mT) @ x
+    return polynomial(x @ x.mT), x
+
+
+def polynomial(gram: Tensor) -> Tensor:
+    """a + b gram + c gram², (G, R, R)."""
     a, b, c = COEFFICIENTS
-    x = matrices.bfloat16() if matrices.is_cuda else matrices
-    tall = x.shape[-2] > x.shape[-1]
-    x = x.mT if tall else x
-    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=MIN_NORM)
-    for _ in range(ITERATIONS):
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return (x.mT if tall else x).to(matrices.dtype)
+    result = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+    result.diagonal(dim1=-2, dim2=-1).add_(a)
+    return result
+
+
+def product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    """left @ right in a number format."""
+    return left @ right if left.dtype == dtype else torch.ops.aten.bmm.dtype(left, right, dtype)
