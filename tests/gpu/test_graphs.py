@@ -136,3 +136,13 @@ def test_a_tensor_that_is_sent_stays_where_it_is_on_a_cpu() -> None:
     turned = sent(tensor.mT, torch.device("cpu"))
     assert turned.is_contiguous()
     assert torch.equal(turned, tensor.mT)
+
+
+def test_what_is_on_the_host_is_sent_before_work_and_by_a_recording_itself(monkeypatch) -> None:
+    monkeypatch.setattr(graphs, "Captured", Recording)
+    places: list[Any] = []
+    monkeypatch.setattr(graphs, "sent", lambda tensor, device: places.append(device) or tensor)
+    recorder = Recorder(lambda kind, *inputs: ("worked", *inputs), enabled=True, device=torch.device("meta"))
+    assert hows(recorder, "aaa") == "wrr"
+    assert recorder.run("a", torch.zeros(2, 3))[0] == "worked"
+    assert places == [torch.device("meta")] * 3  # run as it is, recorded, run as it is; not replayed

@@ -87,7 +87,8 @@ def test_gradients_that_processes_share_make_the_same_updates(
         if several:
             updater.shared = SharedGradients(list(updater.parameters.values()))
             monkeypatch.setattr(updater.shared, "sum", lambda: None)
-            updater.recorder = Recorder(updater.collect, updater.recorder.enabled)
+            former = updater.recorder
+            updater.recorder = Recorder(updater.collect, former.enabled, former.device)
         for _ in range(5):
             list(trainer.updates())
         assert bool(updater.recorder.recordings) == (device == "cuda")

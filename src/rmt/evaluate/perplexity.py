@@ -16,7 +16,6 @@ from torch import Tensor
 from rmt.core.cache import Cache
 from rmt.core.model import SegmentModel
 from rmt.core.state import State
-from rmt.gpu.graphs import sent
 from rmt.infer.segments import in_format
 from rmt.infer.work import RecordedWork, Results, inference
 from rmt.nn.widest import widest
@@ -49,7 +48,7 @@ def perplexity(
         total = torch.zeros((), dtype=widest(device), device=device)
         for index in range(count):
             following = torch.from_numpy(np.stack(lanes.segment(index, length)))
-            state, (total,) = segment(capacities[index], state, sent(following, device), total)
+            state, (total,) = segment(capacities[index], state, following, total)
             progress(index + 1, count)
     loss = float(total) / lanes.predicted
     return {

@@ -24,8 +24,9 @@ class Recorder:
     memory, since one is replayed at a time.
     """
 
-    def __init__(self, work: Work, enabled: bool):
-        self.work, self.enabled = work, enabled
+    def __init__(self, work: Work, enabled: bool, device: torch.device | None = None):
+        """Inputs that are not on the `device`, if one is given, are sent there."""
+        self.work, self.enabled, self.device = work, enabled, device
         self.forget()
 
     def forget(self) -> None:
@@ -38,12 +39,21 @@ class Recorder:
     def __call__(self, kind: Hashable, *inputs: Tensor) -> tuple[Tensor, ...]:
         call = (kind, *autocast_state(), *((tensor.shape, tensor.dtype) for tensor in inputs))
         before = self.remember(call)
-        if self.enabled and before and call not in self.recordings and self.make_room(before):
-            self.recordings[call] = recording = Captured(self.work, self.pool, kind, *inputs)
-            self.pool = recording.graph.pool()
         if call in self.recordings:
             return self.recordings[call](*inputs)
-        return self.work(kind, *inputs)
+        if not (self.enabled and before and self.make_room(before)):
+            return self.run(kind, *inputs)
+        self.recordings[call] = recording = Captured(self.work, self.pool, kind, *self.placed(inputs))
+        self.pool = recording.graph.pool()
+        return recording(*inputs)
+
+    def run(self, kind: Hashable, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """The work as it is, neither recorded nor remembered."""
+        return self.work(kind, *self.placed(inputs))
+
+    def placed(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Inputs on the device."""
+        return inputs if self.device is None else tuple(sent(tensor, self.device) for tensor in inputs)
 
     def remember(self, call: Hashable) -> int:
         """Number a call; returns the number of the last that was the same, 0 for none."""
@@ -86,7 +96,7 @@ class Captured:
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         for recorded, tensor in zip(self.inputs, inputs, strict=True):
-            recorded.copy_(tensor, non_blocking=True)
+            recorded.copy_(pinned(tensor), non_blocking=True)
         self.graph.replay()
         return tuple(output.clone() for output in self.outputs)
 
@@ -118,6 +128,11 @@ def uncollected() -> Iterator[None]:
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor on the device, without waiting for it."""
-    if device.type == "cuda" and tensor.device.type == "cpu":
-        tensor = tensor.pin_memory()
+    if device.type == "cuda":
+        tensor = pinned(tensor)
     return tensor.to(device, non_blocking=True).contiguous()
+
+
+def pinned(tensor: Tensor) -> Tensor:
+    """A tensor from where a GPU takes it without the host: its own memory, or pages that stay in place."""
+    return tensor.pin_memory() if tensor.device.type == "cpu" else tensor

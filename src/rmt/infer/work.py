@@ -29,8 +29,8 @@ KEPT: weakref.WeakKeyDictionary[Any, dict[Hashable, RecordedWork]] = weakref.Wea
 class RecordedWork:
     """Calls `work(model, kind, state, *tensors)`, which gives the state behind and tensors.
 
-    Two calls of one `kind` and of the same shapes do the same. The parameters have to stay where they are;
-    their contents may change: `follow` before the next call.
+    Two calls of one `kind` and of the same shapes do the same. Tensors may be on the host. The parameters have
+    to stay where they are; their contents may change: `follow` before the next call.
     """
 
     def __init__(self, model: SegmentModel, work: Work, precision: str):
@@ -38,9 +38,9 @@ class RecordedWork:
         self.engine = Engine(model, torch.bfloat16, learns=False) if served else None
         self.form = model.empty_state(1)
         self.addresses, self.versions = addresses(model), versions(model)
-        on_gpu = next(model.parameters()).device.type == "cuda"
+        device = next(model.parameters()).device
         used = model if self.engine is None else self.engine.model
-        self.recorder = Recorder(partial(flat_work, used, work, self.form), enabled=on_gpu)
+        self.recorder = Recorder(partial(flat_work, used, work, self.form), device.type == "cuda", device)
         if self.engine is not None:
             self.engine.begin()
 

@@ -58,8 +58,9 @@ class SingleUpdater(Updater):
         if self.processes.world_size > 1 and config.strategy != "fsdp":
             self.shared = SharedGradients(list(self.parameters.values()))
         records = self.accelerated and not self.reason_not_recorded
-        self.recorder = Recorder(self.step if self.shared is None else self.collect, records)
-        self.apply_recorder = Recorder(self.apply, records)
+        device = self.processes.device
+        self.recorder = Recorder(self.step if self.shared is None else self.collect, records, device)
+        self.apply_recorder = Recorder(self.apply, records, device)
         self.path = self.describe_path()
 
     def describe_path(self) -> str:

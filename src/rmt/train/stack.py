@@ -54,8 +54,8 @@ class StackedUpdater(Updater):
         if first.engine is not None:
             self.engine = Engine(self.model, first.engine.settings.dtype, parameters=self.parameters)
         self.shared = None
-        self.recorder = Recorder(self.step, first.accelerated)
-        self.apply_recorder = Recorder(self.apply, enabled=False)
+        self.recorder = Recorder(self.step, first.accelerated, self.processes.device)
+        self.apply_recorder = Recorder(self.apply, False, self.processes.device)
 
     def update_each(self, batches: Sequence[WindowBatch]) -> list[UpdateResult]:
         """Make an update of each member."""

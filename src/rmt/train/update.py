@@ -19,7 +19,7 @@ from rmt.core.model import Output, SegmentModel
 from rmt.core.state import State
 from rmt.core.unroll import RecurrentCell
 from rmt.gpu.engine import Engine
-from rmt.gpu.graphs import Recorder, sent
+from rmt.gpu.graphs import Recorder
 from rmt.tasks.segments import Segment
 from rmt.train import objective
 from rmt.train.config import RunConfig
@@ -96,15 +96,15 @@ class Updater(ABC):
 
     def update(self, batch: WindowBatch) -> UpdateResult:
         """Make one update; recorded, where no shape in it depends on targets."""
-        tensors = [sent(tensor, self.processes.device) for tensor in batch.tensors]
         is_static = batch.kind.capacities or not self.config.model.cutoffs
         self.rate.apply(self.optimizers, batch.step)
+        results = (self.recorder if is_static else self.recorder.run)(batch.kind, *batch.tensors)
         if self.shared is None:
-            norm, loss, correct, *state = (self.recorder if is_static else self.step)(batch.kind, *tensors)
+            norm, loss, correct, *state = results
         else:
-            loss, correct, *state = (self.recorder if is_static else self.collect)(batch.kind, *tensors)
+            loss, correct, *state = results
             self.shared.sum()
-            (norm,) = self.apply_recorder(batch.kind.fresh, tensors[0])
+            (norm,) = self.apply_recorder(batch.kind.fresh, batch.tensors[0])
         torch.autograd.graph.increment_version(list(self.parameters.values()))  # a replay does not say so
         return UpdateResult(loss, correct, norm, tuple(state))
 
