@@ -242,8 +242,6 @@ def peak_memory(device: torch.device) -> int | None:
 def alone(name: str) -> Iterator[None]:
     """Forget what earlier models left behind; a model that does not fit is one clear line."""
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    if torch.cuda.is_available():
-        torch.compiler.reset()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
