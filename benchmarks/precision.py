@@ -83,7 +83,7 @@ def curve(run: Run) -> tuple[list[int], list[float]]:
     """Steps and values: of every validation, or of every line of the log for a training loss."""
     lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     is_validation = run.case.curve != "loss"
-    chosen = [line for line in lines if ("split" in line) == is_validation]
+    chosen = [line for line in lines if ("split" in line) == is_validation and run.case.curve in line]
     return [line["step"] for line in chosen], [line[run.case.curve] for line in chosen]
 
 

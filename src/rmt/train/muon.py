@@ -126,5 +126,7 @@ def polynomial(gram: Tensor) -> Tensor:
 
 
 def product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
-    """left @ right in a number format."""
-    return left @ right if left.dtype == dtype else torch.ops.aten.bmm.dtype(left, right, dtype)
+    """left @ right in a number format, summed and given in float32 where the factors are in bfloat16."""
+    if left.dtype == dtype:
+        return left @ right
+    return torch.ops.aten.bmm.dtype(left, right, torch.float32).to(dtype)

@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from rmt.gpu.heads import HeadGradients, Heads, Seen
-from rmt.gpu.kernels.strided import Strided, exist, head_of, load_rows, sees, store_rows, strided
+from rmt.gpu.kernels.strided import Strided, exist, head_of, load_rows, store_rows, strided
 from rmt.gpu.tiles import TILES, block
 
 
@@ -120,8 +120,14 @@ def lse_offsets(heads, index, rows):
 
 @triton.jit
 def visible(heads, index, rows, columns):
-    """Whether queries of a head see keys; rows are laid against columns, or columns against rows."""
-    return sees(heads.seen, index // heads.sizes.heads, heads.sizes.queries, rows, columns)
+    """Whether queries see keys; rows are laid against columns, or columns against rows."""
+    exists = exist(rows, heads.sizes.queries)
+    seen = columns < tl.load(heads.seen.stop + rows, mask=exists, other=0)
+    if heads.seen.first is not None:
+        seen &= columns >= tl.load(heads.seen.first + rows, mask=exists, other=0)
+    if heads.seen.missing is not None:
+        seen &= columns >= tl.load(heads.seen.missing + index // heads.sizes.heads)
+    return seen
 
 
 @triton.jit

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from rmt.gpu.heads import BiasedQueries, Seen
-from rmt.gpu.kernels.strided import sees, strided
+from rmt.gpu.kernels.strided import strided
 from rmt.gpu.tiles import TILES, block, padded
 
 
@@ -130,7 +130,13 @@ def biased_queries_gradient_kernel(
 @triton.jit
 def visible(seen, query, key, batch, length):
     """Whether queries see keys (queries, keys), in the head of a segment that this program has."""
-    return (key >= 0) & sees(seen, tl.program_id(0) % batch, length, query[:, None], key)
+    exists = query < length
+    result = (key >= 0) & (key < tl.load(seen.stop + query, mask=exists, other=0)[:, None])
+    if seen.first is not None:
+        result &= key >= tl.load(seen.first + query, mask=exists, other=0)[:, None]
+    if seen.missing is not None:
+        result &= key >= tl.load(seen.missing + tl.program_id(0) % batch)
+    return result
 
 
 @triton.jit

@@ -48,18 +48,6 @@ def exist(rows, count):
 
 
 @triton.jit
-def sees(seen, segment, queries, rows, columns):
-    """Whether queries of a segment see keys, by the intervals of `rmt.gpu.heads.Seen`."""
-    exists = exist(rows, queries)
-    result = columns < tl.load(seen.stop + rows, mask=exists, other=0)
-    if seen.first is not None:
-        result &= columns >= tl.load(seen.first + rows, mask=exists, other=0)
-    if seen.missing is not None:
-        result &= columns >= tl.load(seen.missing + segment)
-    return result
-
-
-@triton.jit
 def load_rows(x, rows, count, width, BLOCK_E: tl.constexpr):
     """Rows of a head, (rows, BLOCK_E), zeros outside of it."""
     column = tl.arange(0, BLOCK_E)
