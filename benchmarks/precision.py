@@ -40,7 +40,7 @@ PAPER = "--size paper"
 GPU_CASES = (
     Case("copy-24, 9 segments", f"copy --segments 9 --length 24 --steps 600 {PAPER}", 3, "accuracy"),
     Case("reverse-24, 6 segments", f"reverse --segments 6 --length 24 --steps 1000 {PAPER}", 1, "accuracy"),
-    Case("retrieval, 2 segments", f"retrieval --segments 2 --steps 1500 {PAPER}", 1, "accuracy"),
+    Case("retrieval, 3 segments", f"retrieval --segments 3 --memory 3 --steps 4000 {PAPER}", 4, "accuracy"),
     Case("quadratic, 6 segments", f"quadratic --segments 6 --steps 1500 {PAPER}", 1, "sequence_accuracy"),
     Case("enwik8, 12 × 512", "text --size enwik8-base --bptt.depth 2 --steps 600", 1, "loss"),
 )
@@ -144,6 +144,7 @@ def write(runs: Sequence[Run], out: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="beginnings of the cases' names; none = all cases")
     parser.add_argument("--data", default="", help="a text for the language model; none = it is left out")
     parser.add_argument("--out", type=Path, default=Path("runs/precision"))
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time")
@@ -153,6 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         case
         for case in (GPU_CASES if ON_GPU else CPU_CASES)
         if options.data or not case.command.startswith("text")
+        if not options.names or case.name.startswith(tuple(options.names))
     ]
     runs = list(runs_of(cases, options.out))
     with ThreadPoolExecutor(options.jobs) as pool:
