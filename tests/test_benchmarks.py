@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import original, precision, speed_chart
+from benchmarks import original, precision, recipe, speed_chart
 from benchmarks.speed_chart import CARD, CHARTED, bars, newest_rows, result_files
 from rmt.bench import measure
 from rmt.bench.text import made_text
+from rmt.cli.main import main
 
 CHECKOUT = "RMT_ORIGINAL"  # names a clone of booydar/LM-RMT
 FILES = result_files(speed_chart.FOLDER)
@@ -192,3 +193,31 @@ def test_both_precisions_stand_beside_each_other_with_their_curves(tmp_path, mon
     page = (tmp_path / "precision.md").read_text()
     assert f"| copy | 0 | accuracy | {runs[0]['value']:.4f} | {runs[1]['value']:.4f} |" in page
     assert (tmp_path / "precision.png").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", [*recipe.ROWS, *recipe.SMALL], ids=lambda row: row.name)
+def test_every_row_of_the_recipe_is_a_command_of_its_own_folder(row, tmp_path, capsys):
+    commands = list(row.commands(tmp_path))
+    assert len({command[-1] for command in commands}) == len(commands)
+    for command in commands[:1]:
+        assert main([*command, "--print_config"]) == 0, capsys.readouterr().err
+
+
+def test_rows_of_the_recipe_tell_what_their_runs_reached(tmp_path, monkeypatch, capsys):
+    row = recipe.Row("copy-2 in 3", "copy --length 2 --train.evaluate_every 2 --batch 4", 2, 4, 0.99)
+    monkeypatch.setattr(recipe, "ROWS", (row,))
+    recipe.main(["--out", str(tmp_path)])
+    results = [json.loads(line) for line in (tmp_path / "recipe.jsonl").read_text().splitlines()]
+    assert [result["seed"] for result in results] == [0, 1]
+    values = recipe.spread([result["value"] for result in results], "{:.4f}")
+    line = f"| copy-2 in 3 | 0.99 in 4 steps, 2 seeds | 2 | 0 | 4 | {values} |"
+    assert line in (tmp_path / "recipe.md").read_text()
+    assert line in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="no row begins with cpoy; there are: copy-2 in 3"):
+        recipe.main(["cpoy"])
+
+
+def test_a_spread_has_two_ends_unless_they_are_one():
+    assert recipe.spread([0.25, 0.5, 0.125], "{:.2f}") == "0.12 to 0.50"
+    assert recipe.spread([1000, 1000], "{:,}") == "1,000"

@@ -1,0 +1,202 @@
+"""Does one recipe learn everything? Every row of results/recipe-2.md by `rmt train` with its defaults.
+
+    python benchmarks/recipe.py --jobs 8                     all rows, the paper's sizes, on a GPU
+    python benchmarks/recipe.py copy-24 retrieval --jobs 8   those whose names begin so
+    python benchmarks/recipe.py small                        the small size, on a CPU
+
+Nothing is set but model, memory, segments, steps and target; rows that are about rates name their rates.
+Several commands run at a time (`--jobs`; on one GPU, start nvidia-cuda-mps-control first). Run folders stay
+in `--out`, and the same call goes on with them. It writes recipe.jsonl (a line per run), recipe.md (a line
+per row) and recipe.png (steps to the target over the number of segments).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TOGETHER = 8  # seeds of one command
+APART = 4  # the same where a curriculum trains them one after the other
+
+
+class Row(NamedTuple):
+    """A command, how many seeds it is run with, and what is asked for."""
+
+    name: str
+    command: str
+    seeds: int
+    steps: int
+    target: float = 0.99
+
+    @property
+    def asked(self) -> str:
+        return f"{self.target:g} in {self.steps:,} steps, {self.seeds} seed{'s' * (self.seeds > 1)}"
+
+    @property
+    def together(self) -> int:
+        """Seeds of one command."""
+        return APART if self.command.startswith("retrieval") else TOGETHER
+
+    def commands(self, out: Path) -> Iterator[list[str]]:
+        """`train …`, each with some of the seeds."""
+        for first in range(0, self.seeds, self.together):
+            count = min(self.together, self.seeds - first)
+            asked = f"--steps {self.steps} --target {self.target} --seed {first} --seeds {count} --quiet"
+            place = ["--out", str(self.folder(out) / str(first))]
+            yield ["train", *shlex.split(f"{self.command} {asked}"), *place]
+
+    def folder(self, out: Path) -> Path:
+        return out / self.name.replace(" ", "-").replace(",", "").replace("÷", "half").replace("×", "twice")
+
+    def results(self, out: Path) -> list[dict[str, Any]]:
+        """What came out so far, seed by seed."""
+        files = self.folder(out).glob("**/result.json")
+        return sorted((json.loads(file.read_text()) for file in files), key=lambda result: result["seed"])
+
+
+def sequences(task: str, length: int, cells: dict[int, int], seeds: int, model: str = "") -> Iterator[Row]:
+    """A task in several numbers of segments; `cells` are steps by segments."""
+    for segments, steps in cells.items():
+        who = "Transformer-XL, " if model else ""
+        name = f"{who}{task}-{length} in {segments}"
+        command = f"{task} --segments {segments} --length {length} --size paper {model}".strip()
+        yield Row(name, command, seeds, steps)
+
+
+def long_copy(length: int, segments: int, memory: int, seeds: int, steps: int) -> Row:
+    """A copy of which memory holds several symbols a slot."""
+    options = f"--segments {segments} --length {length} --memory {memory} --size paper"
+    return Row(f"copy-{length} in {segments}", f"copy {options}", seeds, steps)
+
+
+XL = "--model transformer_xl"
+HALF, TWICE = "--matrix_lr 0.005 --lr 0.0005", "--matrix_lr 0.02 --lr 0.002"
+COPY_9 = "copy --segments 9 --length 24 --size paper"
+COPY_360 = "copy --segments 9 --length 360 --memory 60 --size paper"
+QUADRATIC = "quadratic --segments 6 --size paper"
+ROWS = (
+    *sequences("copy", 24, {3: 1000, 6: 1000, 9: 1000, 18: 1000}, 8),
+    *sequences("reverse", 24, {2: 1000, 4: 1000, 6: 1500}, 8),
+    long_copy(120, 9, 40, 4, 1500),
+    long_copy(240, 6, 60, 4, 1500),
+    long_copy(360, 9, 60, 4, 1500),
+    long_copy(720, 18, 120, 1, 5000),
+    long_copy(1000, 25, 120, 1, 5000),
+    long_copy(120, 45, 40, 1, 5000),
+    Row("retrieval in 2", "retrieval --segments 2 --memory 5 --size paper", 8, 5000),
+    Row("retrieval in 3", "retrieval --segments 3 --memory 3 --size paper", 32, 5000),
+    Row("retrieval in 5", "retrieval --segments 5 --memory 2 --size paper", 8, 5000),
+    Row(
+        "quadratic in 6, rotary",
+        "quadratic --segments 6 --size paper --model.positions rotary",
+        3,
+        5000,
+        0.995,
+    ),
+    Row("quadratic in 6, relative", "quadratic --segments 6 --size paper", 1, 5000, 0.995),
+    *sequences("copy", 24, {3: 3000, 6: 3000, 9: 3000}, 3, XL),
+    *sequences("reverse", 24, {2: 3000, 4: 3000}, 3, XL),
+    Row("copy-24 in 9, rates ÷2", f"{COPY_9} {HALF}", 2, 1500),
+    Row("copy-24 in 9, rates ×2", f"{COPY_9} {TWICE}", 2, 1500),
+    Row("copy-360 in 9, rates ÷2", f"{COPY_360} {HALF}", 2, 2250),
+    Row("copy-360 in 9, rates ×2", f"{COPY_360} {TWICE}", 2, 2250),
+)
+SMALL = (
+    Row("small copy-12 in 9", "copy --segments 9 --length 12 --memory 4 --device cpu", 2, 1500, 0.985),
+    Row("small retrieval in 3", "retrieval --segments 3 --memory 3 --device cpu", 2, 5000, 0.985),
+)
+
+
+def chosen(names: Sequence[str]) -> list[Row]:
+    """The rows whose names begin with one of these; without names, those of the paper's sizes."""
+    if not names:
+        return list(ROWS)
+    rows = [row for row in (*ROWS, *SMALL) if row.name.startswith(tuple(names))]
+    if not rows:
+        known = ", ".join(row.name for row in (*ROWS, *SMALL))
+        raise SystemExit(f"no row begins with {' or '.join(names)}; there are: {known}")
+    return rows
+
+
+def run(command: Sequence[str]) -> int:
+    """The product's own command; returns how it ended."""
+    return subprocess.run([sys.executable, "-m", "rmt", *command], check=False).returncode
+
+
+def table(rows: Sequence[Row], out: Path) -> list[str]:
+    """A line per row: what was asked for, and what came."""
+    lines = ["| | asked for | seeds | reached it | steps | accuracy |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        results = row.results(out)
+        if not results:
+            lines.append(f"| {row.name} | {row.asked} | 0 | – | – | – |")
+            continue
+        values, steps = [result["value"] for result in results], [result["steps"] for result in results]
+        reached = sum(result["steps"] < row.steps or result["value"] >= row.target for result in results)
+        lines.append(
+            f"| {row.name} | {row.asked} | {len(results)} | {reached} | {spread(steps, '{:,}')} | "
+            f"{spread(values, '{:.4f}')} |"
+        )
+    return lines
+
+
+def spread(values: Sequence[float], form: str) -> str:
+    """The least and the most."""
+    ends = [form.format(value) for value in (min(values), max(values))]
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def draw(rows: Sequence[Row], out: Path) -> None:
+    """Steps to the target over the number of segments, a dot for every seed."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6.4, 4), layout="constrained")  # inches
+    lines: dict[str, list[tuple[int, int]]] = {}
+    for row in rows:
+        if row.name.startswith("small") or "rates" in row.name:
+            continue
+        name, _, segments = row.name.partition(" in ")
+        number = int(segments.split(",")[0])
+        runs = lines.setdefault(name, [])
+        runs += [(number, result["steps"]) for result in row.results(out)]
+    for name, points in lines.items():
+        if points:
+            axes.plot(*zip(*sorted(points), strict=True), "o", label=name, markersize=4, alpha=0.7)
+    axes.set(xlabel="segments", ylabel="updates until the target, or to the end", xscale="log", yscale="log")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(out / "recipe.png", dpi=150)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("names", nargs="*", help="beginnings of rows' names; none = all of the paper's sizes")
+    parser.add_argument("--out", type=Path, default=Path("runs/recipe"))
+    parser.add_argument("--jobs", type=int, default=1, help="commands at a time")
+    options = parser.parse_args(arguments)
+    rows = chosen(options.names)
+    options.out.mkdir(parents=True, exist_ok=True)
+    commands = [command for row in rows for command in row.commands(options.out)]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        codes = list(pool.map(run, commands))
+    results = [json.dumps(result) for row in rows for result in row.results(options.out)]
+    (options.out / "recipe.jsonl").write_text("".join(f"{line}\n" for line in results))
+    (options.out / "recipe.md").write_text("\n".join(table(rows, options.out)) + "\n")
+    draw(rows, options.out)
+    print("\n".join(table(rows, options.out)))
+    if any(codes):
+        raise SystemExit(f"{sum(map(bool, codes))} of {len(commands)} commands did not end well")
+
+
+if __name__ == "__main__":
+    main()
