@@ -1,8 +1,6 @@
 """`python -m rmt` is the command `rmt`."""
 
-import sys
-
-from rmt.cli.main import main
+from rmt.cli.main import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

@@ -99,7 +99,7 @@ def check_wheel(wheel: Path) -> None:
         require(any(name.endswith("licenses/LICENSE") for name in names), "the wheel has no LICENSE")
         require(not any(name.startswith("tests") for name in names), "the wheel has tests")
         (entry_points,) = [name for name in names if name.endswith("entry_points.txt")]
-        require("rmt = rmt.cli.main:main" in archive.read(entry_points).decode(), "no command rmt")
+        require("rmt = rmt.cli.main:program" in archive.read(entry_points).decode(), "no command rmt")
 
 
 def install(wheel: Path, environment: Path) -> Path:

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from rmt.cli.main import program
 from rmt.errors import ConfigError
 from rmt.tasks.segments import Segment
 from rmt.train import processes
@@ -146,6 +147,21 @@ def messages() -> None:
     assert member.all_reduce(mine).tolist() == [2.0, 1.0]
     assert member.broadcast({"rank": member.global_rank}) == {"rank": 0}
     member.barrier()
+
+
+@pytest.mark.parametrize(("count", "code"), [("1", 3), ("2", "by itself with 3")])
+def test_one_process_of_many_ends_by_itself(monkeypatch, count, code):
+    """Where Python ends first, threads that a sharded run's group still has may abort the process."""
+
+    def end(number: int) -> None:
+        raise SystemExit(f"by itself with {number}")
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr("rmt.cli.main.main", lambda: 3)
+    monkeypatch.setenv("WORLD_SIZE", count)
+    with pytest.raises(SystemExit) as exit_reason:
+        program()
+    assert exit_reason.value.code == code
 
 
 def test_alone_every_message_is_its_own_answer():

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import NoReturn
 
 from rmt.cli.notes import notes
 from rmt.cli.terminal import printable_output
@@ -39,6 +42,23 @@ OUT_OF_MEMORY = (  # in the words of torch
     "Storage size calculation overflowed",
     "numel: integer multiplication overflow",
 )
+
+
+def program() -> NoReturn:
+    """The program `rmt`; one process of many ends by itself, without Python's own way to its end.
+
+    torch's caches keep the group of a sharded run, and so threads of gloo. One that lets go of a last message
+    when Python has begun to end would have to wait for it for ever, and aborts the process instead.
+    """
+    code = main()
+    processes = sys.modules.get("rmt.train.processes")  # loaded where there may be others
+    if processes is None or processes.world_size() == 1:
+        sys.exit(code)
+    processes.leave()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # closed, here or at its other end
+            stream.flush()
+    os._exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,4 +127,4 @@ def usage() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()
