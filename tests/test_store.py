@@ -14,7 +14,7 @@ from rmt import partial as partials
 from rmt import store
 from rmt.errors import RMTError
 from rmt.partial import sweep
-from rmt.store import NotWritten, append_line, whole_folder, write_whole
+from rmt.store import NotWritten, append_line, whole_folder, write_page, write_whole
 from tests.disks import full_disk, umask
 
 
@@ -35,6 +35,20 @@ def test_a_file_has_the_content_that_was_written(tmp_path, content):
     write_whole(tmp_path / "file", content)
     assert (tmp_path / "file").read_bytes() == (content.encode() if isinstance(content, str) else content)
     assert names(tmp_path) == ["file"]
+
+
+def test_a_page_is_written_behind_a_link_and_into_a_pipe(tmp_path):
+    (tmp_path / "link").symlink_to("page")
+    write_page(tmp_path / "link", "é")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "page").read_bytes() == "é".encode()
+    read_end, write_end = os.pipe()
+    write_page(Path(f"/dev/fd/{write_end}"), "é")
+    assert os.read(read_end, 9) == "é".encode()
+    with pytest.raises(NotWritten, match="Is a directory"):
+        write_page(tmp_path, "é")
+    for descriptor in (read_end, write_end):
+        os.close(descriptor)
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o002, 0o077])

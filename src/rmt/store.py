@@ -62,6 +62,15 @@ def write_whole(path: Path, content: str | bytes) -> None:
         sync_folder(path.parent)
 
 
+def write_page(path: Path, text: str) -> None:
+    """Write a text where a user wants it: whole, behind links, or into what is no file, such as a pipe."""
+    if path.exists() and not path.is_file():
+        with writing(path):
+            path.write_text(text, encoding="utf-8")
+        return
+    write_whole(path.resolve() if path.is_symlink() else path, text)
+
+
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
     """Write a JSON file whole."""
     write_whole(path, json.dumps(record, indent=1) + "\n")

@@ -129,7 +129,7 @@ def test_mistakes_are_one_line(capsys, sweep):
         "plot empty": "there is no run here; name a run folder",
         "plot sweep -o curve.pdf": "out='curve.pdf' must end in .html, .png or .svg",
         "plot sweep --metric f1": "metric='f1' was not measured; choose from: accuracy, ",
-        "plot sweep -o no/curve.html": "'no/curve.html': No such file or directory",
+        "plot sweep -o no/curve.html": "'no/curve.html' cannot be written (No such file or directory)",
     }
     (sweep / "b" / "metrics.jsonl").unlink()
     expected["plot sweep/b"] = "'sweep/b' has logged nothing yet: its metrics.jsonl has no line with a loss"

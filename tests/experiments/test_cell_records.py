@@ -10,6 +10,7 @@ import pytest
 from rmt.experiments.cells import PlannedCell
 from rmt.experiments.recipe import merge
 from tests.cli.command import rmt
+from tests.disks import full_disk
 from tests.experiments.records import made_record, made_run
 from tests.experiments.tiny import ECHO
 
@@ -46,6 +47,24 @@ def report(capsys, content: bytes):
     assert answer.code in (0, 2)
     assert answer.err.count("\n") == (1 if answer.code else 0)
     return answer
+
+
+def test_a_page_is_there_whole_before_anything_is_printed(capsys, monkeypatch):
+    Path("cells.jsonl").write_text(json.dumps(RECORDS["train"]) + "\n")
+    monkeypatch.setattr("builtins.print", lambda *_: Path("page.html").rename("printed.html"))
+    assert rmt(capsys, "report cells.jsonl --html page.html").code == 0
+    assert Path("printed.html").read_text().endswith("</html>")
+
+
+def test_a_full_disk_leaves_the_page_that_was_there(capsys):
+    Path("cells.jsonl").write_text(json.dumps(RECORDS["train"]) + "\n")
+    Path("page.html").write_text("old")
+    with full_disk(1000):
+        answer = rmt(capsys, "report cells.jsonl --html page.html")
+    assert answer.code == 2
+    assert answer.out == ""
+    assert "page.html' cannot be written (File too large); free some space" in answer.err
+    assert Path("page.html").read_text() == "old"
 
 
 def places(tree, path=()):

@@ -16,6 +16,7 @@ from rmt.cli.terminal import console
 from rmt.config import Interval, at_least, option, required
 from rmt.errors import ConfigError
 from rmt.location import trusting
+from rmt.store import write_page
 from rmt.tasks.unknown import RULES, UnknownRule
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def main(argv: Sequence[str]) -> int:
     with trusting(options.trust):
         page, findings = look(options)
     target = Path(options.out) if options.out else Path(options.run) / "explorer.html"
-    target.write_text(page, encoding="utf-8")
+    write_page(target, page)
     if not options.quiet:
         show(findings)
     size = len(page.encode())

@@ -11,6 +11,7 @@ from rmt.cli.front import Command, Options
 from rmt.cli.notes import warn
 from rmt.config import option
 from rmt.errors import ConfigError, shown
+from rmt.store import write_page
 
 if TYPE_CHECKING:
     from rmt.analysis.curves import CurveSheet
@@ -75,7 +76,7 @@ def write(sheet: CurveSheet, target: Path) -> None:
     from rmt.analysis.curve_page import curve_page
 
     if target.suffix.lower() == ".html":
-        target.write_text(curve_page(sheet, target.absolute().parent), encoding="utf-8")
+        write_page(target, curve_page(sheet, target.absolute().parent))
         return
     draw_curves(sheet, target)
 

@@ -10,6 +10,7 @@ from rmt.cli.front import Command, TrustOptions
 from rmt.config import option
 from rmt.errors import ConfigError
 from rmt.location import trusting
+from rmt.store import write_page
 
 EXAMPLES = """examples:
   rmt report runs
@@ -56,14 +57,7 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(
             f"{name}={file} has no effect: there is nothing of rmt reproduce in {', '.join(map(str, paths))}"
         )
-    print(markdown_report(cells) if cells else report(load_results(paths)))
     for name, file in files.items():
-        write(Path(file), writers[name](cells))
+        write_page(Path(file), writers[name](cells))
+    print(markdown_report(cells) if cells else report(load_results(paths)))
     return 0
-
-
-def write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{str(file)!r} cannot be written ({error.strerror}); name another file") from None

@@ -25,6 +25,7 @@ from rmt.experiments.launchers import LocalLauncher
 from rmt.experiments.recipe import Settings, resolve
 from rmt.experiments.reproduce import Ended, Limits, reproduce
 from rmt.experiments.run import discard, facts, finished
+from rmt.store import write_page
 from rmt.tasks.registry import make_task
 from rmt.tasks.segments import segment_length
 from rmt.tasks.task import Task
@@ -150,5 +151,5 @@ def explorer(folder: Path) -> Path:
         load(run), examples, length, task.tokenizer().shown(), "rmt demo", facts(load_config(run), length)
     )
     path = folder / "explorer.html"
-    path.write_text(page, encoding="utf-8")
+    write_page(path, page)
     return path
