@@ -12,13 +12,15 @@ import difflib
 import math
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
+from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from rmt.errors import ConfigError, shown, unknown
 
 T = TypeVar("T")
+field_types: Callable[[type], dict[str, Any]] = cache(typing.get_type_hints)  # of a dataclass
 BITS = 63  # of a whole number beside its sign, as in int64
 
 
@@ -86,7 +88,7 @@ class Leaf(NamedTuple):
 
 def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
     """Every settable value of a nested dataclass, depth first."""
-    types_of = typing.get_type_hints(cls)
+    types_of = field_types(cls)
     for field in dataclasses.fields(cls):
         kind, name = types_of[field.name], prefix + field.name
         if dataclasses.is_dataclass(kind):
@@ -135,14 +137,14 @@ def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
 
 def build(cls: type[T], values: Mapping[str, Any]) -> T:
     """The dataclass `cls` from nested dictionaries that were checked."""
-    types_of = typing.get_type_hints(cls)
+    types_of = field_types(cls)
     groups = [key for key in values if dataclasses.is_dataclass(types_of[key])]
     return cls(**{**values, **{key: build(typing.cast(type, types_of[key]), values[key]) for key in groups}})
 
 
 def typed(cls: type, values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Some settings of `cls`, nested, every key known, every value of its type and within its bounds."""
-    types_of = typing.get_type_hints(cls)
+    types_of = field_types(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     checked = {}
     for key, value in values.items():
@@ -276,7 +278,7 @@ def between(name: str, value: float, low: float, high: float, *, closed: bool = 
 
 def check_fields(config: Any, group: str = "") -> None:
     """Raise for a field whose value does not fit its declaration, also in a dataclass built by hand."""
-    kinds, where = typing.get_type_hints(type(config)), f"{group}." if group else ""
+    kinds, where = field_types(type(config)), f"{group}." if group else ""
     for field in dataclasses.fields(config):
         value, kind, name = getattr(config, field.name), kinds[field.name], where + field.name
         if not dataclasses.is_dataclass(kind):

@@ -7,6 +7,7 @@ end, no tags, no key twice, and no more text or depth than settings can have.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,7 @@ def parse_yaml(text: str, source: str) -> dict[str, Any]:
     if len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
         raise too_large(source)
     try:
-        refuse_unexpected(text, source)
-        values = yaml.load(text, settings_loader(source))
+        values = loaded(text, source)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
@@ -47,16 +47,33 @@ def parse_yaml(text: str, source: str) -> dict[str, Any]:
     return values
 
 
+def loaded(text: str, source: str) -> Any:
+    """What a YAML text holds: by the loader in C, or by the slower one, whose errors quote the line."""
+    import yaml
+
+    if yaml.__with_libyaml__:
+        with suppress(yaml.YAMLError, ValueError, RecursionError):
+            return loaded_by(yaml.CSafeLoader, text, source)
+    return loaded_by(yaml.SafeLoader, text, source)
+
+
+def loaded_by(loader: Any, text: str, source: str) -> Any:
+    import yaml
+
+    refuse_unexpected(text, source, loader)
+    return yaml.load(text, settings_loader(source, loader))
+
+
 def too_large(source: str) -> ConfigError:
     return ConfigError(f"{source} has more than {MOST_BYTES:,} bytes; name a file of settings")
 
 
-def refuse_unexpected(text: str, source: str) -> None:
+def refuse_unexpected(text: str, source: str, loader: Any) -> None:
     """Raise for an alias, an anchor, a tag, or groups in groups without end, before anything is built."""
     import yaml
 
     level = 0
-    for event in yaml.parse(text, yaml.SafeLoader):
+    for event in yaml.parse(text, loader):
         line = event.start_mark.line + 1
         level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if level > MOST_LEVELS:
@@ -71,11 +88,11 @@ def refuse_unexpected(text: str, source: str) -> None:
             raise ConfigError(f"{source}, line {line}: {event.tag} is a tag; leave it out")
 
 
-def settings_loader(source: str) -> Any:
-    """The loader of plain YAML that refuses a key that stands twice."""
+def settings_loader(source: str, loader: Any) -> Any:
+    """A loader of plain YAML that refuses a key that stands twice."""
     import yaml
 
-    class Loader(yaml.SafeLoader):
+    class Loader(loader):  # type: ignore[misc]
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             lines: dict[str, int] = {}
             for key, _ in node.value:
