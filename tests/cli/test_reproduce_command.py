@@ -1,23 +1,21 @@
 """`rmt reproduce`: the cells of a figure side by side, never twice; a plan can be had without training."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-import rmt as package
-from rmt.experiments import suites
+from rmt.experiments import launchers, suites
 from rmt.experiments.suites import Ordered
 from tests.cli.command import rmt
+from tests.experiments.forked import ForkedJob
 from tests.experiments.tiny import echo_cell
 
 
 @pytest.fixture
 def comparison(monkeypatch):
     """A figure of two cells of a second each."""
-    places = (Path(package.__file__).parents[1], Path(__file__).parents[2])
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, places)))
+    monkeypatch.setattr(launchers, "ProcessJob", ForkedJob)
     cells = [
         echo_cell("first"),
         echo_cell("second", {"preset": "baseline", "model": {"memory": {"size": 0}}}),

@@ -11,17 +11,21 @@ import pytest
 
 import rmt
 from rmt.errors import ConfigError
+from rmt.experiments import launchers
 from rmt.experiments.cells import PlannedCell, record_of, write_cell
 from rmt.experiments.launchers import LocalLauncher, filled, launcher_of, split_template, worker_command
 from rmt.experiments.reproduce import Limits, reproduce
+from tests.experiments.forked import ForkedJob
 from tests.experiments.tiny import echo_cell
 
-# A queue of one machine: sbatch starts the script as job 7; srun runs its last words.
+# A queue of one machine: sbatch keeps the script, which is moved a moment later, and starts it as job 7; srun
+# runs its last words.
 SBATCH = """#!/bin/sh
+script=$(cat "$1")
 export SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=1 SLURM_NTASKS=1 SLURM_NODEID=0 SLURM_PROCID=0
 export SLURM_LOCALID=0 SLURM_JOB_NODELIST=localhost
 echo "Submitted batch job 7"
-sh "$1" > /dev/null 2>&1 < /dev/null &
+sh -c "$script" > /dev/null 2>&1 < /dev/null &
 """
 SRUN = """#!/bin/sh
 while [ "${1#--}" != "$1" ]; do [ "$1" = --output ] || [ "$1" = --error ] && shift; shift; done
@@ -71,9 +75,11 @@ def test_a_template_has_the_worker_as_words_or_quoted_in_a_word():
     ]
 
 
-def test_a_template_gives_the_results_of_processes(tmp_path):
+def test_a_template_gives_the_results_of_processes(tmp_path, monkeypatch):
     cell = echo_cell("first")
-    assert trained("env LAUNCHED=yes {}", tmp_path / "a", cell) == trained("local", tmp_path / "b", cell)
+    records = trained("env LAUNCHED=yes {}", tmp_path / "a", cell)
+    monkeypatch.setattr(launchers, "ProcessJob", ForkedJob)
+    assert records == trained("local", tmp_path / "b", cell)
 
 
 @pytest.mark.parametrize(("launcher", "package"), [("slurm", "submitit"), ("ray", "ray")])
@@ -108,7 +114,7 @@ def test_a_slurm_job_that_has_to_go_saves_and_is_queued_again(tmp_path):
             time.sleep(0.01)
         queued.append(work.checkpoint())
 
-    slurm = Thread(target=preempt)
+    slurm = Thread(target=preempt, daemon=True)
     slurm.start()
     assert work() == 128 + signal.SIGTERM
     slurm.join()

@@ -1,20 +1,17 @@
 """The queue: cells side by side, each a worker's; what stopped goes on with the same call."""
 
-import os
-from pathlib import Path
-
 import pytest
 
-import rmt
+from rmt.experiments import launchers
 from rmt.experiments.launchers import LocalLauncher
 from rmt.experiments.reproduce import Limits, last_line, reproduce
+from tests.experiments.forked import ForkedJob
 from tests.experiments.tiny import echo_cell
 
 
 @pytest.fixture(autouse=True)
-def _tasks_of_the_tests(monkeypatch):
-    places = (Path(rmt.__file__).parents[1], Path(__file__).parents[2])
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, places)))
+def _forked_workers(monkeypatch):
+    monkeypatch.setattr(launchers, "ProcessJob", ForkedJob)
 
 
 class RecordingLauncher(LocalLauncher):
