@@ -1,5 +1,6 @@
 """Twins are compared to rounding, so they run where rounding is small; kernels run without a GPU too."""
 
+import gc
 import importlib
 import os
 import pkgutil
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+from tests.covering import mark_slow
 
 # models are built in float64 there
 EXACT = {
@@ -40,6 +43,16 @@ def interpret_kernels() -> None:
 
 
 interpret_kernels()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_slow(items)
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: no test has to search it for garbage again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import rmt
+from tests.covering import quick
 from tests.source import (
     FILES,
     HOMES,
@@ -99,11 +101,9 @@ CONFIGS = ("CacheConfig", "MemoryConfig", "ModelConfig")
 CONTRACT = (*CONFIGS, "SegmentModel", "Session", "State", "bptt", "load", "presets")
 KERNELS = SOURCE / "gpu" / "kernels"
 TUNABLE = SOURCE / "bench" / "tunable.py"  # times kernels by themselves
+INSIDE = [file for file in FILES if file != PUBLIC_PAGE]
+BELOW_THE_COMMAND = [file for file in INSIDE if file.relative_to(SOURCE).parts[0] != "cli"]
 READS = {"read_block", "read_size", "read_first"}  # the paper's read block; nothing else reads
-
-
-def over(files: list[Path]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("file", files, ids=lambda file: str(file.relative_to(SOURCE)))
 
 
 def folder_of(file: Path) -> str:
@@ -111,24 +111,32 @@ def folder_of(file: Path) -> str:
     return file.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-@over([file for file in FILES if file != PUBLIC_PAGE])
-def test_imports_point_downwards(file):
+def in_files(find: Callable[[Path], Iterable[str]], files: Iterable[Path] = FILES) -> dict[str, list[str]]:
+    """What a search finds in files, by their names; files in which it finds nothing are left out."""
+    findings = {str(file.relative_to(SOURCE)): sorted(find(file)) for file in files}
+    return {name: finding for name, finding in findings.items() if finding}
+
+
+def above(file: Path, modules: Iterable[str]) -> set[str]:
+    """Those of the package's modules that are not below a file."""
     home = folder_of(file)
     allowed = GROUND[home] if home in GROUND else {home, *BELOW[home], *GROUND}
-    assert {module for module in own_imports(file) if module.split(".")[1] not in allowed} == set()
+    return {module for module in modules if module.split(".")[1] not in allowed}
 
 
-@over([file for file in FILES if folder_of(file) != "cli" and file != PUBLIC_PAGE])
-def test_nothing_below_the_command_names_it_or_starts_it(file):
-    assert list(commands_named(tree(file))) == []
+def test_imports_point_downwards():
+    assert in_files(lambda file: above(file, own_imports(file)), INSIDE) == {}
 
 
-@over([file for file in FILES if file != PUBLIC_PAGE])
-def test_modules_named_as_text_are_below_too(file):
-    home = folder_of(file)
-    allowed = GROUND[home] if home in GROUND else {home, *BELOW[home], *GROUND}
-    named = {text for text in strings(tree(file)) if re.fullmatch(r"rmt(\.\w+)+", text)}
-    assert {text for text in named if text.split(".")[1] not in allowed} == set()
+def test_nothing_below_the_command_names_it_or_starts_it():
+    assert in_files(lambda file: commands_named(tree(file)), BELOW_THE_COMMAND) == {}
+
+
+def test_modules_named_as_text_are_below_too():
+    def named(file: Path) -> set[str]:
+        return {text for text in strings(tree(file)) if re.fullmatch(r"rmt(\.\w+)+", text)}
+
+    assert in_files(lambda file: above(file, named(file)), INSIDE) == {}
 
 
 def test_every_folder_has_its_floor():
@@ -216,31 +224,37 @@ def test_only_kernels_need_triton():
         assert outside <= ({"torch", "triton"} if file.parent.name == "kernels" else {"torch"})
 
 
-@over([file for file in FILES if folder_of(file) != "cli"])
-def test_only_the_command_prints(file):
+def test_only_the_command_prints():
+    assert in_files(printed, [PUBLIC_PAGE, *BELOW_THE_COMMAND]) == {}
+
+
+def printed(file: Path) -> Iterator[str]:
+    """Where a file prints, and what for."""
     for node in ast.walk(tree(file)):
-        assert not (
-            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
-        )
-        assert not (
-            isinstance(node, ast.Attribute) and node.attr in ("stdout", "stderr") and is_sys(node.value)
-        )
-    assert not {module for module in imports(file) if module.split(".")[0] == "rich"}
+        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+        is_stream = isinstance(node, ast.Attribute) and node.attr in ("stdout", "stderr")
+        if is_call or (is_stream and is_sys(node.value)):
+            yield f"line {node.lineno}"
+    yield from (module for module in imports(file) if module.split(".")[0] == "rich")
 
 
-@over(FILES)
-def test_no_file_and_no_function_is_too_long(file):
-    assert len(file.read_text().splitlines()) <= LONGEST_FILE
+def test_no_file_and_no_function_is_too_long():
+    assert in_files(lambda file: ["too long"][: len(file.read_text().splitlines()) > LONGEST_FILE]) == {}
+    assert in_files(long_functions) == {}
+
+
+def long_functions(file: Path) -> Iterator[str]:
     for node in ast.walk(tree(file)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno - node.lineno + 1 <= LONGEST_FUNCTION, node.name
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_function and node.end_lineno - node.lineno + 1 > LONGEST_FUNCTION:
+            yield node.name
 
 
-@over(FILES)
-def test_every_file_says_its_idea_in_a_sentence(file):
-    text = ast.get_docstring(tree(file))
-    assert text
-    assert text.splitlines()[0].endswith(".")
+def test_every_file_says_its_idea_in_a_sentence():
+    for file in FILES:
+        text = ast.get_docstring(tree(file))
+        assert text, file
+        assert text.splitlines()[0].endswith("."), file
 
 
 def test_a_class_name_is_in_one_module():
@@ -253,16 +267,16 @@ def test_a_class_name_is_in_one_module():
     assert doubled == {}
 
 
-@over(FILES)
-def test_a_name_says_what_it_holds(file):
-    assert PRONOUNS & set(assigned_names(tree(file))) == set()
+def test_a_name_says_what_it_holds():
+    assert in_files(lambda file: PRONOUNS & set(assigned_names(tree(file)))) == {}
 
 
-@over(FILES)
-def test_read_is_the_read_block_only(file):
-    named = {name for name in function_names(tree(file)) if re.fullmatch("read(_.*)?", name)}
-    allowed = {*READS, "read"} if file.name == "textfile.py" else READS  # an opened file has its own `read`
-    assert named <= allowed
+def test_read_is_the_read_block_only():
+    def readers(file: Path) -> set[str]:
+        named = {name for name in function_names(tree(file)) if re.fullmatch("read(_.*)?", name)}
+        return named - READS - ({"read"} if file.name == "textfile.py" else set())  # as an opened file has
+
+    assert in_files(readers) == {}
 
 
 def test_no_file_is_a_drawer():
@@ -323,16 +337,17 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize(("task", "needed"), RUNS.values(), ids=RUNS.keys())
-def test_training_loads_nothing_that_it_does_not_need(tmp_path, monkeypatch, task, needed):
+@pytest.mark.parametrize("run", quick(RUNS, "one", "text"))
+def test_training_loads_nothing_that_it_does_not_need(tmp_path, monkeypatch, run):
+    task, needed = run
     monkeypatch.chdir(tmp_path)
     Path("book.txt").write_text("ab" * 500)
     command = (
         f"train {task} --steps 2 --batch 2 --device cpu --quiet --train.evaluate_every 1 --out run "
         "--model.layers 1 --model.heads 1 --model.head_width 4 --model.width 4 --model.inner_width 4"
     ).split()
-    run = f"from rmt.cli.main import main; assert main({command}) == 0"
-    *_, modules = python(f"{run}; import sys; print(*sys.modules)").splitlines()
+    code = f"from rmt.cli.main import main; assert main({command}) == 0"
+    *_, modules = python(f"{code}; import sys; print(*sys.modules)").splitlines()
     loaded = set(modules.split())
     assert "rmt.train.loop" in loaded
     assert set(NEEDLESS) & loaded == needed

@@ -13,6 +13,7 @@ from benchmarks.speed_chart import CARD, CHARTED, bars, newest_rows, result_file
 from rmt.bench import measure
 from rmt.bench.text import made_text
 from rmt.cli.main import main
+from tests.cli.command import TINY
 
 CHECKOUT = "RMT_ORIGINAL"  # names a clone of booydar/LM-RMT
 FILES = result_files(speed_chart.FOLDER)
@@ -182,7 +183,7 @@ def test_the_original_code_itself_runs_beside_ours(capsys, tmp_path, monkeypatch
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="trains for minutes where there is a GPU")
 def test_both_precisions_stand_beside_each_other_with_their_curves(tmp_path, monkeypatch, capsys):
-    case = precision.Case("copy", "copy --length 2 --steps 4 --train.evaluate_every 2", 1, "accuracy")
+    case = precision.Case("copy", f"copy {TINY} --train.test_samples 8", 1, "accuracy")
     monkeypatch.setattr(precision, "CPU_CASES", (case,))
     precision.main(["--out", str(tmp_path)])
     runs = json.loads((tmp_path / "precision.json").read_text())["runs"]

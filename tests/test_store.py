@@ -142,6 +142,7 @@ with store.whole_folder(folder / "x") as partial:
 """
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("moment", ["fsync", "replace", "sync_folder", "settle", "put", "exchange"])
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_a_kill_leaves_the_old_or_the_new_and_hurts_no_later_writer(tmp_path, moment, kind):

@@ -78,6 +78,7 @@ def trained(field: str, marker: Path) -> None:
     forget(marker)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("field", "command"), CASES)
 def test_a_class_that_a_run_folder_names_runs_only_with_trust(field, command, stranger, capsys):
     trained(field, stranger)

@@ -77,6 +77,7 @@ def files():
     Path("run").mkdir()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("command", NEEDING)
 @pytest.mark.parametrize("python", [BARE, BROKEN], ids=["missing", "broken"])
 def test_a_command_names_the_extra_that_is_missing(python, command, files):

@@ -64,6 +64,7 @@ def test_every_command_declares_its_options_as_a_frozen_dataclass():
             assert leaf.help, leaf.name
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("more", [False, True], ids=["plain", "varied"])
 def test_what_a_command_prints_it_reads_back(capsys, monkeypatch, name, more):

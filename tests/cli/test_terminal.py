@@ -31,6 +31,7 @@ def finished(tmp_path_factory):
     return folder
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", STRANGE, ids=ascii)
 @pytest.mark.parametrize("options", [[], ["--json"], ["--sort", "value"]], ids=["table", "json", "sorted"])
 def test_a_folder_of_any_name_is_listed(name, options, finished, capsys):

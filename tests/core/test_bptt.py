@@ -17,6 +17,7 @@ KINDS = (*RECURRENT, "transformer_xl")
 DEPTHS = (0, 1, 2, 3)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_depth_k_is_a_full_unroll_cut_before_segment_tau_minus_k(kind, depth):
@@ -170,6 +171,7 @@ def test_segments_without_loss_are_read_once_and_without_a_graph():
     assert read == [False, False, False, False, True, True]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_sliding_stored_replays_from_each_segments_own_incoming_state(kind, depth):
@@ -186,6 +188,7 @@ def test_sliding_stored_replays_from_each_segments_own_incoming_state(kind, dept
     assert_same(found, torch.stack(expected))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_sliding_latest_replays_from_the_newest_memory_with_each_segments_own_cache(kind, depth):
@@ -210,6 +213,7 @@ def test_stored_and_latest_are_different_where_a_window_reaches_back():
     assert (stored[1:] - latest[1:]).abs().min() > 1e-6
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     ("depth", "schedule"),
     [("full", "sequence"), (2, "sequence"), (1, "chunked"), (2, "sliding")],

@@ -26,6 +26,7 @@ class Learned(NamedTuple):
     gradients: dict[str, Tensor]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
 @pytest.mark.parametrize("name", MODELS)
 def test_latest_makes_the_losses_and_gradients_of_the_original_loop(name, depth):

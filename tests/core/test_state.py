@@ -107,7 +107,16 @@ def test_memory_is_the_tokens_and_nothing_else():
         State()
 
 
-@pytest.mark.parametrize("kind", ["rmt", "transformer_xl_rmt", "memory_in_layers", "associative_memory"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "transformer_xl_rmt",
+        *(
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in ("rmt", "memory_in_layers", "associative_memory")
+        ),
+    ],
+)
 @torch.no_grad()
 def test_a_compiled_model_takes_and_gives_states(kind):
     model, segments = build(configuration(kind)).float(), random_segments()

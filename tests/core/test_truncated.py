@@ -14,6 +14,7 @@ DEPTHS = (0, 1, 2, 3, 9)
 CHECKPOINT = pytest.mark.parametrize("checkpoint", [False, True], ids=["kept", "recomputed"])
 
 
+@pytest.mark.covering
 @CHECKPOINT
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("kind", KINDS)
@@ -26,6 +27,7 @@ def test_each_output_is_that_of_an_unroll_cut_before_its_window(kind, depth, che
     assert last == SEGMENTS - 1
 
 
+@pytest.mark.covering
 @CHECKPOINT
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("kind", KINDS)
@@ -36,6 +38,7 @@ def test_the_last_output_alone_is_that_of_the_same_cut_unroll(kind, depth, check
     assert_same_outputs(output, cut_unroll(model, SEGMENTS - 1, SEGMENTS - 1 - depth), model)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("counted", ["all", "last"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_full_is_a_plain_unroll(kind, counted):

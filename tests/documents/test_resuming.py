@@ -15,6 +15,7 @@ from rmt.stopping import Stopped, listening
 from rmt.store import NotWritten
 from rmt.train.checkpoint import Checkpoints, load_parts
 from rmt.train.divergence import Diverged
+from tests.covering import quick
 from tests.disks import full_disk
 from tests.documents.tiny import (
     FinetuneWatcher,
@@ -90,7 +91,7 @@ def assert_same_end(folder, out):
     assert finetune_end(folder / out) == finetune_end(folder / "whole")
 
 
-@pytest.mark.parametrize("number", [17, 34, 60], ids=["log", "save", "end"])
+@pytest.mark.parametrize("number", quick({"log": 17, "save": 34, "end": 60}, "save", "end"))
 def test_a_run_killed_before_a_change_of_its_folder_ends_as_an_uninterrupted_one(folder, out, number):
     assert killed_at(folder, out, number) == -signal.SIGKILL
     tiny_finetune(folder, out)

@@ -18,6 +18,7 @@ MASKS = {
 }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("true_borders", [False, True], ids=["strict", "true-borders"])
 @pytest.mark.parametrize("kind", PRESETS)
@@ -33,6 +34,7 @@ def test_generation_is_a_whole_forward_pass_for_every_token_of_variants_too(kind
     assert torch.equal(generate(model, tokens, mask, LENGTH), naive(model, tokens, mask))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mask", ["all", "an-answer-at-the-end", "other-places-in-every-row"])
 @pytest.mark.parametrize("kind", PRESETS)
 def test_true_tokens_at_generated_places_change_nothing(kind, mask):

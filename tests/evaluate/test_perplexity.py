@@ -22,6 +22,7 @@ TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, 50).astype("<u2")
 CUTOFFS = (3, 7)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("length", [1, 4, 5, 16, 100], ids="length-{}".format)
 @pytest.mark.parametrize("batch", [1, 3], ids="batch-{}".format)
 @pytest.mark.parametrize("kind", PRESETS)
@@ -121,6 +122,7 @@ def test_the_state_goes_on_from_segment_to_segment(kind):
     assert (carried == pytest.approx(lost, rel=1e-9)) is (kind in ("baseline", "memory_transformer"))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("size", [0, 1, 2, CACHE, 9, 30], ids="cache-{}".format)
 @pytest.mark.parametrize("kind", ["transformer_xl", "transformer_xl_rmt", "cache_of_all_positions"])
 def test_another_cache_is_a_model_built_with_that_cache(kind, size):

@@ -31,6 +31,7 @@ class OneDevice(TorchDispatchMode):
         return result
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("cutoffs", [(), (3, 7)], ids=["softmax", "adaptive"])
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()

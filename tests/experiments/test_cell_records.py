@@ -3,6 +3,7 @@
 import copy
 import json
 import sys
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from rmt.experiments.cells import PlannedCell
 from rmt.experiments.recipe import merge
 from tests.cli.command import rmt
+from tests.covering import in_turns
 from tests.disks import full_disk
 from tests.experiments.records import made_record, made_run
 from tests.experiments.tiny import ECHO
@@ -106,10 +108,10 @@ def test_what_is_no_record_is_one_line_that_names_the_file(capsys, content):
     assert "name run folders or .jsonl files" in answer.err
 
 
-@pytest.mark.parametrize("value", ODD, ids=lambda value: json.dumps(value)[:9])
+@pytest.mark.parametrize("turn", in_turns(ODD))
 @pytest.mark.parametrize("kind", RECORDS)
-def test_odd_values_of_any_field_are_no_traceback(capsys, kind, value):
-    for path in places(RECORDS[kind]):
+def test_odd_values_of_any_field_are_no_traceback(capsys, kind, turn):
+    for path, value in zip(places(RECORDS[kind]), cycle(turn), strict=False):
         report(capsys, with_value(RECORDS[kind], path, value))
 
 

@@ -1,5 +1,6 @@
 """A run folder is made, resumed, finished, or refused."""
 
+import shutil
 from contextlib import suppress
 
 import pytest
@@ -16,6 +17,28 @@ from tests.gpus import pretend
 from tests.train.runs import Unplugged, Watcher, metrics, tiny
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run that is finished, and one that was stopped behind step 8."""
+    folder = tmp_path_factory.mktemp("runs")
+    train(tiny(), folder / "finished", Watcher())
+    with pytest.raises(Unplugged):
+        train(tiny(), folder / "stopped", Watcher(stop=8))
+    return folder
+
+
+@pytest.fixture
+def finished(runs, tmp_path):
+    """The folder of a finished run."""
+    return shutil.copytree(runs / "finished", tmp_path / "run")
+
+
+@pytest.fixture
+def stopped(runs, tmp_path):
+    """The folder of a run that was stopped."""
+    return shutil.copytree(runs / "stopped", tmp_path / "run")
+
+
 def test_a_run_is_trained_once_and_then_found(tmp_path):
     first, was_finished = train(tiny(), tmp_path / "deep" / "run", Watcher())
     assert not was_finished
@@ -27,11 +50,9 @@ def test_a_run_is_trained_once_and_then_found(tmp_path):
     assert watcher.steps == []
 
 
-def test_a_stopped_run_is_resumed(tmp_path):
-    with pytest.raises(Unplugged):
-        train(tiny(), tmp_path / "run", Watcher(stop=8))
+def test_a_stopped_run_is_resumed(stopped):
     watcher = Watcher()
-    _, was_finished = train(tiny(), tmp_path / "run", watcher)
+    _, was_finished = train(tiny(), stopped, watcher)
     assert not was_finished
     assert watcher.messages == ["resuming at step 6", "32-true on the CPU"]
 
@@ -45,7 +66,9 @@ def test_the_first_start_decides_the_number_format_and_writes_it_down(tmp_path, 
     assert settled(tiny(device="auto"), stored_precision(tmp_path, True)).precision == "bf16-mixed"
 
 
-@pytest.mark.parametrize("stored", ["32-true", "bf16-mixed", "64-true"])
+@pytest.mark.parametrize(
+    "stored", ["bf16-mixed", *(pytest.param(name, marks=pytest.mark.slow) for name in ("32-true", "64-true"))]
+)
 def test_auto_goes_on_in_the_number_format_of_the_run(tmp_path, stored):
     train(tiny(precision=stored), tmp_path / "whole", Watcher())
     with pytest.raises(Unplugged):
@@ -67,24 +90,21 @@ def test_another_number_format_is_another_configuration(tmp_path, stored, asked)
         train(tiny(precision=asked), tmp_path, Watcher())
 
 
-def test_a_folder_that_says_auto_is_that_of_its_device(tmp_path):
-    train(tiny(), tmp_path, Watcher())
-    (tmp_path / "config.yaml").write_text(written(tiny()))
-    assert load_config(tmp_path).precision == "auto"
-    assert train(tiny(), tmp_path, Watcher())[1]
+def test_a_folder_that_says_auto_is_that_of_its_device(finished):
+    (finished / "config.yaml").write_text(written(tiny()))
+    assert load_config(finished).precision == "auto"
+    assert train(tiny(), finished, Watcher())[1]
     with pytest.raises(ConfigError, match="holds a run with precision=32-true, not 64-true"):
-        train(tiny(precision="64-true"), tmp_path, Watcher())
+        train(tiny(precision="64-true"), finished, Watcher())
 
 
-def test_another_configuration_is_refused_naming_the_first_difference(tmp_path):
-    train(tiny(), tmp_path, Watcher())
+def test_another_configuration_is_refused_naming_the_first_difference(finished):
     with pytest.raises(ConfigError, match=r"model\.dropout=0\.0, not 0\.5; name another --out"):
-        train(tiny(model={"dropout": 0.5}), tmp_path, Watcher())
+        train(tiny(model={"dropout": 0.5}), finished, Watcher())
 
 
-def test_another_configuration_may_be_started_anew(tmp_path):
-    train(tiny(), tmp_path, Watcher())
-    result, was_finished = train(tiny(seed=5), tmp_path, Watcher(), restart=True)
+def test_another_configuration_may_be_started_anew(finished):
+    result, was_finished = train(tiny(seed=5), finished, Watcher(), restart=True)
     assert (result["seed"], was_finished) == (5, False)
 
 
@@ -107,10 +127,9 @@ def test_a_result_cut_short_is_an_error(tmp_path):
         load_result(tmp_path)
 
 
-def test_the_run_of_a_checkpoint_is_found(tmp_path):
-    train(tiny(), tmp_path, Watcher())
-    last = tmp_path / "checkpoints" / Checkpoints(tmp_path).named("last")
-    assert run_folder(tmp_path) == run_folder(last) == tmp_path
+def test_the_run_of_a_checkpoint_is_found(finished):
+    last = finished / "checkpoints" / Checkpoints(finished).named("last")
+    assert run_folder(finished) == run_folder(last) == finished
 
 
 def test_a_kill_before_the_result_costs_the_test_only(tmp_path, monkeypatch):
@@ -135,11 +154,10 @@ def test_restart_never_deletes_what_no_run_wrote(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "thesis.txt"]
 
 
-def test_restart_keeps_files_of_others_in_a_run_folder(tmp_path):
-    train(tiny(), tmp_path, Watcher())
-    (tmp_path / "notes.txt").write_text("mine")
-    train(tiny(), tmp_path, Watcher(), restart=True)
-    assert (tmp_path / "notes.txt").read_text() == "mine"
+def test_restart_keeps_files_of_others_in_a_run_folder(finished):
+    (finished / "notes.txt").write_text("mine")
+    train(tiny(), finished, Watcher(), restart=True)
+    assert (finished / "notes.txt").read_text() == "mine"
 
 
 def test_a_folder_that_another_process_trains_in_is_refused(tmp_path):
@@ -151,14 +169,12 @@ def test_a_folder_that_another_process_trains_in_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["vocabulary.json", "task.json"])
-def test_a_kill_before_a_folder_is_complete_is_mended_by_the_next_start(tmp_path, name):
-    with pytest.raises(Unplugged):
-        train(tiny(), tmp_path, Watcher(stop=8))
-    (tmp_path / name).unlink()
-    (tmp_path / f".{name}.partial").write_text("half")
-    train(tiny(), tmp_path, Watcher())
-    assert open_run(tmp_path).segment_length == 2
-    assert not list(tmp_path.glob(".*"))
+def test_a_kill_before_a_folder_is_complete_is_mended_by_the_next_start(stopped, name):
+    (stopped / name).unlink()
+    (stopped / f".{name}.partial").write_text("half")
+    train(tiny(), stopped, Watcher())
+    assert open_run(stopped).segment_length == 2
+    assert not list(stopped.glob(".*"))
 
 
 @pytest.mark.parametrize("name", ["vocabulary.json", "task.json"])
@@ -176,25 +192,22 @@ def test_no_flipped_bit_of_what_a_run_keeps_of_its_task_goes_unseen(tmp_path, na
             assert opened.tokenizer.content() == expected.tokenizer.content()
 
 
-def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(tmp_path):
-    whole, _ = train(tiny(), tmp_path / "whole", Watcher())
-    with pytest.raises(Unplugged):
-        train(tiny(), tmp_path / "run", Watcher(stop=8))
+def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(runs, stopped):
+    whole = runs / "finished"
     with full_disk(1500), pytest.raises(RMTError, match=r"cannot be written \(File too large\)"):
-        train(tiny(), tmp_path / "run", Watcher())
-    result, _ = train(tiny(), tmp_path / "run", Watcher())
-    assert result["metrics"] == whole["metrics"]
-    assert metrics(tmp_path / "run") == metrics(tmp_path / "whole")
-    assert not list((tmp_path / "run").rglob(".*"))
+        train(tiny(), stopped, Watcher())
+    result, _ = train(tiny(), stopped, Watcher())
+    assert result["metrics"] == load_result(whole)["metrics"]
+    assert metrics(stopped) == metrics(whole)
+    assert not list(stopped.rglob(".*"))
 
 
-def test_a_run_with_a_damaged_configuration_may_be_started_anew(tmp_path):
-    train(tiny(), tmp_path, Watcher())
-    path = tmp_path / "config.yaml"
+def test_a_run_with_a_damaged_configuration_may_be_started_anew(finished):
+    path = finished / "config.yaml"
     path.write_text(path.read_text().replace("seed: 0", "seed: 1"))
     with pytest.raises(CheckpointError, match="does not match its sha256"):
-        train(tiny(), tmp_path, Watcher())
-    result, was_finished = train(tiny(), tmp_path, Watcher(), restart=True)
+        train(tiny(), finished, Watcher())
+    result, was_finished = train(tiny(), finished, Watcher(), restart=True)
     assert (result["seed"], was_finished) == (0, False)
 
 

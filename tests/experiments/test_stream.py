@@ -58,6 +58,7 @@ def stream(session: Session, text: Path, every: int = 4, stop: int | None = None
         return flow.run(tell)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("every", [1, 4, 9])
 @pytest.mark.parametrize("stop", [12, 31, 50])
 def test_a_stream_that_was_killed_goes_on_and_ends_as_if_nothing_had_happened(model, text, every, stop):
@@ -76,7 +77,7 @@ def test_a_stream_that_was_killed_goes_on_and_ends_as_if_nothing_had_happened(mo
     torch.testing.assert_close(taken_up.state.memory, whole.state.memory)
 
 
-@pytest.mark.parametrize("blocks", [1, 3, 20])
+@pytest.mark.parametrize("blocks", [pytest.param(1, marks=pytest.mark.slow), 3, 20])
 def test_a_stream_that_signals_stopped_again_and_again_ends_with_the_bits_of_one_that_ran_through(
     model, text, blocks
 ):

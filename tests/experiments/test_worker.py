@@ -105,7 +105,7 @@ def test_a_rate_that_diverges_loses(tmp_path, monkeypatch):
 
 
 def test_a_killed_cell_goes_on_where_it_was_and_ends_the_same(tmp_path):
-    budget = {"steps": 60, "save_every": 2, "evaluate_every": 20}
+    budget = {"steps": 30, "save_every": 2, "evaluate_every": 15}
     cell = echo_cell("first", {"train": budget}, rates=RATES, seeds=2)
     file, folder = write_cell(cell, tmp_path), tmp_path / "first"
     worker = started(file)

@@ -48,6 +48,7 @@ def test_the_twin_has_the_gradient_that_autograd_finds(case: Case, biased: bool)
         torch.testing.assert_close(gradient, other[..., : gradient.shape[-1]], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.covering
 @PRECISIONS
 @BIASED
 @pytest.mark.parametrize("case", CASES)

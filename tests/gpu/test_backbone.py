@@ -29,6 +29,7 @@ def halfway(model: SegmentModel, cached: int) -> State:
     return model.initial_state(3).where(torch.tensor([False, True, False], device=DEVICE), state)
 
 
+@pytest.mark.covering
 @NORMS
 @POSITIONS
 @pytest.mark.parametrize("kind", SERVED)

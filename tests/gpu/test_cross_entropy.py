@@ -25,6 +25,7 @@ def scores_of(room: int) -> Tensor:
     return torch.randn(SEEDS, ROWS, room, generator=generator, dtype=torch.float32).mul_(3).to(DEVICE)
 
 
+@pytest.mark.covering
 @OPERATIONS
 @CLASSES
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "overwritten"])

@@ -193,6 +193,7 @@ def dropping(kind: str, size: str = "odd", **settings: Any) -> SegmentModel:
     return model_of(kind, size, dropout=0.3, **settings)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("kind", "size", "positions", "norm"), CASES)
 def test_outputs_and_gradients_are_those_of_autograd_with_the_same_masks(kind, size, positions, norm):
     keys = update_keys(1, 2).to(DEVICE)

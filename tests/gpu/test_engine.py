@@ -38,6 +38,7 @@ POSITIONS = pytest.mark.parametrize("positions", ["relative", "rotary"])
 MEMORIES = pytest.mark.parametrize("kind", ["rmt", "transformer_xl_rmt"])
 
 
+@pytest.mark.covering
 @NORMS
 @POSITIONS
 @pytest.mark.parametrize("size", SIZES)
@@ -49,6 +50,7 @@ def test_outputs_states_and_gradients_are_those_of_autograd(kind, size, position
         assert_same_outcome(differentiated(model, engine), expected)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("capacities", [(), (8, 5)], ids=["members", "capacities"])
 @pytest.mark.parametrize("div_val", [1, 2])
 @MEMORIES
@@ -78,6 +80,7 @@ def test_memory_that_predicts_has_the_loss_and_gradient_of_autograd(cutoffs):
     assert_same_outcome(differentiated(model, engine_of(model), loss_of=memory_loss), expected)
 
 
+@pytest.mark.covering
 @NORMS
 @pytest.mark.parametrize("kind", SERVED)
 def test_recomputed_segments_have_exactly_the_same_gradients(kind, norm):
@@ -132,6 +135,7 @@ def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[SegmentCall]:
     return calls
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("kind", SERVED)
 def test_without_gradients_outputs_are_the_same(kind, mode):
@@ -181,6 +185,7 @@ def test_an_update_begins_with_the_parameters_as_they_are():
                 parameter.mul_(1.1)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("div_val", [None, 1, 2], ids=["one-table", "clusters", "narrow-clusters"])
 @POSITIONS
 @pytest.mark.parametrize("kind", ["rmt", "memory_transformer", "baseline", "transformer_xl_rmt"])

@@ -55,8 +55,10 @@ class Way:
 # a sample of all kernels: kind, size, way, settings
 SAMPLE = [
     ("rmt", "odd", Way(True, True), {"dropout": 0.3}),
-    ("rmt", "even", Way(False, True), {"positions": "rotary", "norm": "post"}),
     ("transformer_xl_rmt", "odd", Way(False, False), {"dropout": 0.3}),
+]
+FURTHER = [
+    ("rmt", "even", Way(False, True), {"positions": "rotary", "norm": "post"}),
     ("rmt", "odd", Way(True, False), {"norm": "post"}),
 ]
 ALL = [
@@ -74,6 +76,7 @@ def name_of(kind: str, size: str, way: Way, settings: dict[str, Any]) -> str:
 
 
 CASES = [pytest.param(*case, id=name_of(*case)) for case in SAMPLE]
+CASES += [pytest.param(*case, id=name_of(*case), marks=pytest.mark.slow) for case in FURTHER]
 CASES += [pytest.param(*case, id=f"all-{name_of(*case)}", marks=pytest.mark.slow) for case in ALL]
 
 

@@ -62,12 +62,14 @@ def test_scores_are_aligned_as_the_plain_model_shifts_them(case: Case) -> None:
     torch.testing.assert_close(to_scores, other, rtol=0, atol=0)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("case", CASES)
 def test_biased_queries_are_their_twins(case: Case, dtype: torch.dtype) -> None:
     assert_same(biased(kernels, case, dtype), biased(naive, case, dtype), dtype)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("case", CASES)
 def test_aligned_scores_are_their_twins(case: Case, dtype: torch.dtype) -> None:

@@ -42,6 +42,7 @@ def test_the_twin_rotates_as_the_plain_model_does_and_its_gradient_rotates_back(
     torch.testing.assert_close(gradient, to_x, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @ALL

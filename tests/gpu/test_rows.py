@@ -64,6 +64,7 @@ def normed(module: ModuleType, width: int, room: int, probability: float) -> tup
     return *first, *second, *third
 
 
+@pytest.mark.covering
 @DROPS
 @WIDTHS
 def test_norms_are_their_twins(width, room, probability):
@@ -84,6 +85,7 @@ def backward(module: ModuleType, width: int, room: int, probability: float, is_p
     return results
 
 
+@pytest.mark.covering
 @NORMS
 @DROPS
 @WIDTHS
@@ -93,6 +95,7 @@ def test_gradients_of_norms_are_those_of_their_twins(width, room, probability, i
         assert_close(result, other, TOLERANCE)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("module", [kernels, naive], ids=["kernels", "twins"])
 @NORMS
 @WIDTHS
@@ -110,6 +113,7 @@ def test_a_gradient_may_lie_among_other_rows(width, room, is_post, module):
         assert torch.equal(result, other)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("module", [kernels, naive], ids=["kernels", "twins"])
 @NORMS
 @WIDTHS

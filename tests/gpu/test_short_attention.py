@@ -71,6 +71,7 @@ def test_the_twin_has_the_gradient_that_autograd_finds(case: Case) -> None:
         torch.testing.assert_close(result, other, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.covering
 @PRECISIONS
 @pytest.mark.parametrize("case", FITTING)
 def test_the_kernels_are_their_twins(case: Case, dtype: torch.dtype) -> None:

@@ -11,6 +11,7 @@ from tests.hf.zoo import answer, main_output, of_kind, remembering, texts
 DEPTHS = pytest.mark.parametrize("depth", [0, 1, 2, 3, "full"])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
 @DEPTHS
 def test_gradients_are_those_of_the_training_loops_windows(name, depth):
@@ -42,6 +43,7 @@ def test_gradients_are_those_of_the_training_loops_windows(name, depth):
         torch.testing.assert_close(gradient, reference, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     ("name", "head"),
     [
@@ -79,6 +81,7 @@ def test_beyond_the_depth_gradients_are_exactly_zero_and_within_it_they_are_not(
     assert (initial is not None and bool(initial.any())) == (depth == "full" or depth >= 3)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", of_kind("encoder", "decoder", "seq2seq"))
 @pytest.mark.parametrize("depth", [1, "full"])
 def test_a_checkpointed_segment_has_the_same_gradient(name, depth):

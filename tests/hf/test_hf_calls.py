@@ -24,6 +24,7 @@ def continued(model, ids, pieces, **first):
     return torch.cat(logits, dim=1)
 
 
+@pytest.mark.covering
 @DECODERS
 @pytest.mark.parametrize("use_cache", [True, None], ids=["asked for", "by default"])
 def test_the_cache_of_a_call_continues_its_text(name, use_cache):

@@ -79,6 +79,7 @@ def attended_by_hand(name: str, head: str, ids: Tensor) -> list[Tensor]:
     return maps
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @MODELS
 def test_the_maps_are_the_eager_attention_of_the_plain_backbone(name, head, attention):
@@ -102,6 +103,7 @@ def test_rows_sum_to_one_and_masked_cells_are_exactly_zero(name):
         assert (segment.block("write", "write") > 0).all()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("memory", [0, MEMORY])
 @FAMILY
 def test_spans_line_up_in_whole_and_ragged_segments(name, memory):

@@ -1,11 +1,13 @@
 """What holds for every family, head and attention implementation."""
 
+import pytest
 import torch
 
 from rmt.hf import add_memory
 from tests.hf.zoo import answer, main_output, over, per_token, plain, remembering, texts
 
 
+@pytest.mark.covering
 @over()
 def test_without_memory_and_in_one_segment_a_model_is_its_base_to_the_bit(name, head, attention):
     base = plain(name, head, attention)
@@ -21,6 +23,7 @@ def test_without_memory_and_in_one_segment_a_model_is_its_base_to_the_bit(name, 
     assert torch.equal(main_output(answer(wrapped, without_mask)), main_output(answer(base, without_mask)))
 
 
+@pytest.mark.covering
 @over()
 def test_a_row_of_a_ragged_batch_is_that_row_alone_whatever_its_padding_side(name, head, attention):
     model = remembering(name, head, attention)
@@ -46,6 +49,7 @@ def test_a_row_of_a_ragged_batch_is_that_row_alone_whatever_its_padding_side(nam
             )
 
 
+@pytest.mark.covering
 @over()
 def test_saved_and_loaded_a_model_is_the_same(name, head, attention, tmp_path):
     import transformers
@@ -62,6 +66,7 @@ def test_saved_and_loaded_a_model_is_the_same(name, head, attention, tmp_path):
     torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-6)  # eager softmax is in float32
 
 
+@pytest.mark.covering
 @over()
 def test_a_loss_reaches_the_memory_and_every_segment(name, head, attention):
     model = remembering(name, head, attention)

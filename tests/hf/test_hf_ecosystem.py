@@ -175,6 +175,7 @@ def test_a_pipeline_reads_texts_beyond_the_limit(tmp_path):
     assert other[0]["score"] != alone[0]["score"]  # the first word counts
 
 
+@pytest.mark.covering
 @over(heads=("ForSequenceClassification", "ForCausalLM"))
 def test_gradient_checkpointing_gives_the_same_gradient(name, head, attention):
     if name == "mpnet":
@@ -192,6 +193,7 @@ def test_gradient_checkpointing_gives_the_same_gradient(name, head, attention):
     torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.covering
 @over(heads=("Model",))
 def test_half_precision_reads_and_learns(name, head, attention):
     model = remembering(name, head, attention).to(torch.bfloat16)

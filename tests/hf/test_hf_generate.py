@@ -59,6 +59,7 @@ def test_a_prompt_may_be_embeddings(name, use_cache):
     assert torch.equal(masked, expected)
 
 
+@pytest.mark.covering
 @DECODERS
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("negative", [None, 6], ids=["last token", "negative prompt"])

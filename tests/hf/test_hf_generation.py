@@ -12,6 +12,7 @@ STEPS = 13  # over more than two borders of segments of 5
 GREEDY = {"do_sample": False, "max_new_tokens": STEPS, "min_new_tokens": STEPS, "pad_token_id": PAD}
 
 
+@pytest.mark.covering
 @over(kinds=("decoder",), heads=("ForCausalLM",))
 @pytest.mark.parametrize("layout", ["paper", "causal"])
 def test_a_decoder_generates_what_the_unrolled_model_says_step_by_step(name, head, attention, layout):
@@ -71,6 +72,7 @@ def test_rows_in_another_order_keep_what_they_have_read(name):
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.covering
 @DECODERS
 @pytest.mark.parametrize("memory", [0, 2])
 def test_the_cache_stays_as_small_as_a_segment(name, memory):

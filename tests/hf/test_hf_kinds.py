@@ -67,6 +67,7 @@ def close(actual, expected, tolerance=1e-9):
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.covering
 @FAMILY
 @torch.no_grad()
 def test_what_the_first_segment_says_reaches_later_ones_through_open_gates_only(layered, name):
@@ -208,6 +209,7 @@ def test_saving_and_loading_keeps_the_kind_and_the_numbers(layered, name, head, 
         assert torch.equal(duplicate(**inputs).logits, expected)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5"])
 @pytest.mark.parametrize("how", ["layers", "segments"])
 def test_what_is_computed_again_in_the_backward_pass_has_the_same_gradient(layered, name, how):
@@ -225,7 +227,9 @@ def test_what_is_computed_again_in_the_backward_pass_has_the_same_gradient(layer
     assert expected["memory.gate"].any()
 
 
-@PER_TOKEN
+@pytest.mark.parametrize(
+    ("name", "head"), [pytest.param(*TOKENWISE[0], marks=pytest.mark.slow), TOKENWISE[1]]
+)
 def test_eight_threads_compute_differentiate_and_generate_as_one_does(name, head):
     model = with_memory(name, head, "sdpa", bptt=1)
     assert_same_in_threads(lambda number: logits(model, name, number), calls=10)
@@ -234,6 +238,7 @@ def test_eight_threads_compute_differentiate_and_generate_as_one_does(name, head
         assert_same_in_threads(lambda number: written(model, name, number), calls=2)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["bert", "gpt2", "modernbert", "t5"])
 def test_attention_and_hidden_states_are_recorded_again_and_again(layered, name):
     model, inputs = layered(name, alignment="left"), text(name, segments=1)

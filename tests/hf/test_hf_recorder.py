@@ -59,6 +59,7 @@ def assert_same(results, expected):
             torch.testing.assert_close(result, reference, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.covering
 @FAMILIES
 @LENGTHS
 def test_recorded_segments_are_the_same_function(name, lengths, launcher, monkeypatch):
@@ -81,6 +82,7 @@ def test_recorded_segments_are_the_same_function(name, lengths, launcher, monkey
         assert_same([main_output(answer(model, others))], expected[1][:1])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("layout", ["paper", "causal"])
 @pytest.mark.parametrize("name", of_kind("decoder"))
 def test_causal_attention_with_memory_blocks_needs_no_mask(name, layout, launcher, monkeypatch):
@@ -285,6 +287,7 @@ def test_work_that_waits_for_the_device_is_not_recorded(launcher):
     assert launcher.recorded == 0
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("lengths", [(17, 17), (17, 8)], ids=str)
 @pytest.mark.parametrize("name", [name for name in of_kind("encoder", "decoder") if name not in EAGER_ONLY])
 def test_no_segment_makes_the_host_wait(name, lengths, launcher, monkeypatch):

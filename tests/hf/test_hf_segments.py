@@ -292,6 +292,7 @@ def test_truncation_is_refused_where_tokens_would_be_left_without_an_answer():
         rmt.add_memory(averaging, max_segments=2, overlong="truncate")
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("alignment", ["left", "right", "even"])
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "bart"])
 def test_last_segments_of_different_lengths_do_not_disturb_each_other(name, alignment):

@@ -31,6 +31,7 @@ def close(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
+@pytest.mark.covering
 @every_decoder
 @pytest.mark.parametrize("size", SIZES)
 def test_pieces_of_any_size_are_one_unroll(name, size):
@@ -69,6 +70,7 @@ def test_saved_loaded_and_forked_sessions_go_on_alike(name, tmp_path):
     close(loaded.close().memory, session.close().memory)
 
 
+@pytest.mark.covering
 @every_decoder
 @pytest.mark.parametrize("temperature", [0.0, 1.0], ids=["greedy", "sampled"])
 def test_generation_is_the_naive_recomputation(name, temperature):

@@ -11,7 +11,11 @@ from tests.hf.zoo import answer, main_output, remembering, texts
 THREADS, CALLS = 8, 50
 MODELS = pytest.mark.parametrize(
     ("name", "head"),
-    [("bert", "ForSequenceClassification"), ("gpt2", "ForCausalLM"), ("opt", "ForCausalLM")],
+    [
+        ("bert", "ForSequenceClassification"),
+        pytest.param("gpt2", "ForCausalLM", marks=pytest.mark.slow),
+        pytest.param("opt", "ForCausalLM", marks=pytest.mark.slow),
+    ],
     ids=lambda value: value,
 )
 

@@ -13,6 +13,7 @@ DECODERS = pytest.mark.parametrize("name", of_kind("decoder"))
 ATTENTION = pytest.mark.parametrize("attention", ["eager", "sdpa"])
 
 
+@pytest.mark.covering
 @DECODERS
 @ATTENTION
 def test_a_decoder_has_exactly_the_papers_mask(name, attention):
@@ -20,6 +21,7 @@ def test_a_decoder_has_exactly_the_papers_mask(name, attention):
     assert torch.equal(seen, Spans(0, 3, 4, 3).mask())
 
 
+@pytest.mark.covering
 @DECODERS
 @ATTENTION
 def test_a_decoder_of_layout_causal_is_causal_throughout(name, attention):
@@ -27,12 +29,14 @@ def test_a_decoder_of_layout_causal_is_causal_throughout(name, attention):
     assert torch.equal(seen, torch.ones(10, 10).tril().bool())
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("layout", ["paper", "prefix"])
 @pytest.mark.parametrize("name", of_kind("encoder", "seq2seq"))
 def test_an_encoder_sees_everything(name, layout):
     assert influence_inside(remembering(name, memory=3, layout=layout), tokens=6).all()
 
 
+@pytest.mark.covering
 @over(kinds=("encoder", "decoder"), heads=("Model", "ForTokenClassification", "ForCausalLM", "ForMaskedLM"))
 def test_a_token_reaches_its_own_segment_and_later_ones_only(name, head, attention):
     model = remembering(name, head, attention, memory=2, length=4, alignment="left")
@@ -56,6 +60,7 @@ def test_without_memory_segments_know_nothing_of_each_other(name, head, attentio
     assert not seen[first + 4 : first + 8, first : first + 4].any()
 
 
+@pytest.mark.covering
 @over(heads=("ForSequenceClassification", "ForConditionalGeneration"))
 def test_the_first_segment_reaches_the_answer_through_memory_alone(name, head, attention):
     for memory, expected in ((2, True), (0, False)):

@@ -15,6 +15,7 @@ KINDS = ("baseline", "rmt", "transformer_xl", "transformer_xl_rmt", "memory_in_l
 CUTOFFS = (3, 7)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("cutoffs", [(), CUTOFFS], ids=["softmax", "adaptive"])
 @pytest.mark.parametrize("batch", [1, 3], ids="batch-{}".format)
 @pytest.mark.parametrize("kind", KINDS)
@@ -46,6 +47,7 @@ def test_parameters_that_changed_between_two_feeds_are_taken_over():
     assert_same(session.feed(tokens, "hidden")[:, :LENGTH], model.encode(tokens[:, :LENGTH], state).hidden)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("returns", ["nothing", "log_probs", "hidden"])
 @pytest.mark.parametrize(
     ("engine", "cutoffs"),

@@ -65,6 +65,7 @@ def fed(model: rmt.SegmentModel, tokens: Tensor, size: int, batch: int = 1) -> t
     return torch.cat([session.feed(piece, "hidden") for piece in tokens.split(size, dim=1)], dim=1), session
 
 
+@pytest.mark.covering
 @over(positions=STEPPABLE)
 @pytest.mark.parametrize("size", SIZES)
 def test_pieces_of_any_size_are_one_unroll(config, size):
@@ -136,6 +137,7 @@ def test_an_adaptive_softmax_gives_the_same_log_probabilities():
     assert_same(found[:, 1:], logits[:, :-1].gather(2, tokens[:, 1:, None])[..., 0])
 
 
+@pytest.mark.covering
 @over(CARRYING, STEPPABLE)
 @pytest.mark.parametrize("place", [LENGTH, 2 * LENGTH + 1, 3 * LENGTH - 1])
 def test_saved_loaded_and_continued_is_uninterrupted(config, place, tmp_path):

@@ -32,6 +32,7 @@ def recomputed(model: rmt.SegmentModel, prompt: Tensor, seed: int, **way: float)
     return tokens[0, prompt.shape[1] :].tolist()
 
 
+@pytest.mark.covering
 @over(CARRYING, STEPPABLE)
 @pytest.mark.parametrize("way", WAYS)
 def test_generation_is_the_naive_recomputation_token_by_token(config, way):

@@ -2,7 +2,7 @@
 
 # B batch · L tokens of a segment · T tokens of all segments · V vocabulary
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rmt import ModelConfig, Output, SegmentModel, State, presets
 from rmt.core.unroll import unroll
+from tests.covering import quick
 from tests.laws import layer_memory  # noqa: F401  # the toy kind
 
 VOCABULARY, WIDTH, LAYERS, HEADS = 12, 8, 2, 2
@@ -50,21 +51,21 @@ POSITIONS = ("relative", "rotary", "relative-lm-rmt")
 STEPPABLE = ("relative", "rotary")
 
 
-def over(kinds: Iterable[str] = KINDS, positions: Iterable[str] = POSITIONS) -> pytest.MarkDecorator:
-    """Run a test with `config` of these kinds and positions: presets in both norms, variants in turn."""
-    cases = [
-        (kind, norm, position)
+def over(kinds: Sequence[str] = KINDS, positions: Iterable[str] = POSITIONS) -> pytest.MarkDecorator:
+    """Run a test with `config` of these kinds and positions, norms in turn; presets in both, slowly."""
+    turns = list(product(positions, NORMS))
+    cases = {
+        f"{kind}-{norm}-{position}": configuration(kind, norm=norm, positions=position)
         for kind in kinds
-        for place, (position, norm) in enumerate(product(positions, NORMS))
-        if kind in PRESETS or place % 4 in (0, 3)
-    ]
-    return pytest.mark.parametrize(
-        "config",
-        [
-            pytest.param(configuration(kind, norm=norm, positions=position), id=f"{kind}-{norm}-{position}")
-            for kind, norm, position in cases
-        ],
-    )
+        for position, norm in (turns if kind in PRESETS else in_turn(turns))
+    }
+    few = [f"{kind}-{norm}-{position}" for kind in kinds for position, norm in in_turn(turns)]
+    return pytest.mark.parametrize("config", quick(cases, *few))
+
+
+def in_turn(turns: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Each position once, with one norm or the other."""
+    return [turn for place, turn in enumerate(turns) if place % 4 in (0, 3)]
 
 
 def configuration(kind: str, **settings: object) -> ModelConfig:

@@ -39,6 +39,7 @@ def test_fused_attention_has_the_gradient_of_its_naive_twin(config):
     assert_same_gradients(gradients(fused, model), gradients(naive, model))
 
 
+@pytest.mark.covering
 @over(positions=STEPPABLE)
 @pytest.mark.parametrize("padding", ["right", "left"])
 def test_fused_attention_is_its_naive_twin_in_a_ragged_batch(config, padding):

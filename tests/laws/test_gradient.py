@@ -39,6 +39,7 @@ def test_the_last_loss_reaches_its_own_segment_only_without_written_memory(confi
     assert not any(gradient.any() for gradient in earlier)
 
 
+@pytest.mark.covering
 @over(WRITTEN)
 @pytest.mark.parametrize("cut_after", [0, 1], ids=["cut-after-segment-0", "cut-after-segment-1"])
 def test_detach_makes_the_gradients_of_all_earlier_segments_exactly_zero(config, cut_after):
@@ -58,6 +59,7 @@ def test_the_initial_memory_gets_gradient_from_a_later_segment_if_nothing_was_cu
     assert initial_memory_gradient(build(config), cut_after=None).abs().amax(dim=-1).min() > 1e-9
 
 
+@pytest.mark.covering
 @over(RECURRENT)
 @pytest.mark.parametrize("cut_after", [0, 1], ids=["cut-after-segment-0", "cut-after-segment-1"])
 def test_the_initial_memory_gets_no_gradient_from_a_later_segment_across_a_cut(config, cut_after):

@@ -8,6 +8,7 @@ from tests.laws.models import NORMS, POSITIONS, assert_same, build, configuratio
 TOTAL = 9
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize(

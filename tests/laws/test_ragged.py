@@ -27,6 +27,7 @@ ROWS = LENGTHS.shape[1]
 PADDING = pytest.mark.parametrize("padding", ["right", "left"])
 
 
+@pytest.mark.covering
 @over(positions=STEPPABLE)
 @PADDING
 def test_a_row_of_a_ragged_batch_is_that_row_alone(config, padding):
@@ -38,6 +39,7 @@ def test_a_row_of_a_ragged_batch_is_that_row_alone(config, padding):
             assert_same_state(row_of(together[number].state, row), state)
 
 
+@pytest.mark.covering
 @over(positions=STEPPABLE)
 @PADDING
 def test_the_gradient_of_a_ragged_batch_is_the_sum_of_its_rows_alone(config, padding):

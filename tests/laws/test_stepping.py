@@ -26,6 +26,7 @@ from tests.laws.models import (
 )
 
 
+@pytest.mark.covering
 @over(positions=STEPPABLE)
 @pytest.mark.parametrize("pieces", [[1, 1, 1, 1], [1, 3]], ids=["single-tokens", "one-then-the-rest"])
 def test_stepping_in_pieces_is_the_whole_segment(config, pieces):

@@ -14,6 +14,7 @@ from rmt.errors import ConfigError
 from rmt.gpu.graphs import Captured
 from rmt.nn.adaptive import AdaptiveEmbedding, fits
 from rmt.nn.embedding import TiedEmbedding
+from tests.covering import quick
 
 BATCH, TOKENS, VOCABULARY, WIDTH = 3, 7, 23, 70
 CUTOFFS = (5, 8, 19)
@@ -127,6 +128,7 @@ def test_logits_are_the_log_probabilities_of_the_naive_table_and_sum_to_one(div_
     )
 
 
+@pytest.mark.covering
 @DIV_VALS
 @pytest.mark.parametrize(
     "spare", [pytest.param(None, id="members"), pytest.param(0, id="exact"), pytest.param(4, id="spare")]
@@ -156,6 +158,7 @@ def test_slots_change_neither_losses_nor_gradients(div_val, spare):
     assert_same(embedding.losses(hidden, targets, capacities), embedding.losses(hidden, targets), inputs)
 
 
+@pytest.mark.covering
 @DIV_VALS
 @pytest.mark.parametrize("capacities", [(), (0, 0, 0), (2, 2, 2)], ids=["members", "no-slot", "slots"])
 @pytest.mark.parametrize("cluster", [0, 2], ids=["head-only", "one-tail-only"])
@@ -190,7 +193,7 @@ def test_one_cutoff_is_enough(div_val):
     torch.testing.assert_close(embedding.losses(hidden, targets, (21,)), expected, rtol=1e-12, atol=1e-12)
 
 
-@DIV_VALS
+@pytest.mark.parametrize("div_val", quick({"div-val-1": 1, "div-val-2": 2, "div-val-4": 4}, "div-val-2"))
 def test_slots_and_tokens_compile_without_a_break(div_val):
     embedding, hidden, targets = adaptive(div_val), some_hidden(), some_words()
     capacities = (9, 14, 9)

@@ -47,9 +47,9 @@ def test_full_disks_removed_folders_and_other_hostile_systems_are_answered_in_a_
 
 
 def test_damaged_files_are_answered_in_a_line_and_never_taken_for_whole(folder, tmp_path):
-    outcomes = sample(folder, tmp_path, damaged=60)
-    assert outcomes.total() == 60
-    assert outcomes["refused"] > 20
+    outcomes = sample(folder, tmp_path, damaged=40)
+    assert outcomes.total() == 40
+    assert outcomes["refused"] > 13
 
 
 def test_odd_options_are_answered_in_a_line(folder, tmp_path):
@@ -80,7 +80,7 @@ def test_what_is_valid_and_never_ends_is_no_odd_option(line, is_long):
 
 def test_a_text_of_a_model_may_not_command_a_terminal(folder, monkeypatch):
     monkeypatch.chdir(folder / "whole")
-    line = "generate book-run --prompt so --tokens 2000 --temperature 1000 --device cpu --seed 1"
+    line = "generate book-run --prompt so --tokens 1000 --temperature 1000 --device cpu --seed 1"
     result = attempt(line.split())
     assert result.outcome == "done"
     assert "\\x1b" in result.output

@@ -71,6 +71,7 @@ def folder_instead(file: Path) -> None:
 DAMAGES = [cut, zero, flip, lengthen, swap, empty, folder_instead, Path.unlink]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("name", ["train.bin", "valid.bin", "test.bin", "vocabulary.json", "corpus.json"])
 def test_no_damage_of_a_file_gives_other_tokens(corpus, damage, name):

@@ -77,6 +77,7 @@ def test_what_is_no_group_of_parameters_is_refused_as_by_torch(mine, theirs):
     assert messages[0] == messages[1]
 
 
+@pytest.mark.slow  # a whole run that loads none of it is a quick test, tests/test_architecture.py
 def test_the_compiler_is_not_loaded():
     code = """
 import sys, torch

@@ -9,6 +9,7 @@ from rmt.gpu.engine import Engine
 from rmt.train.config import RunConfig
 from rmt.train.snapshots import restore, snapshot
 from rmt.train.trainer import Trainer, Update
+from tests.covering import quick
 from tests.laws.models import assert_same
 from tests.train.runs import tiny, trainer_of
 from tests.train.seeds import SLIDING, assert_same_trainer, double, stacked, trainers_of, updates_of
@@ -47,6 +48,14 @@ RECOMPUTED: dict[str, dict[str, Any]] = {
         "model": {**MODELS["transformer_xl_rmt"], "layers": 2},
     },
 }
+FEW = (
+    "rotary",
+    "post-norm",
+    "accumulated",
+    "cache-and-memory",
+    "gained-narrow-tables",
+    "adaptive-memory-loss",
+)
 DROPPING = {"dropout": 0.3, "layers": 2}
 
 
@@ -67,10 +76,10 @@ def assert_as_autograd(config: RunConfig, batches: int) -> None:
 
 @pytest.mark.parametrize("settings", (SETTINGS | RECOMPUTED).values(), ids=SETTINGS | RECOMPUTED)
 def test_updates_are_those_of_autograd(settings: dict[str, Any]) -> None:
-    assert_as_autograd(double(**settings), batches=5)
+    assert_as_autograd(double(**settings), batches=3)
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("settings", quick(SETTINGS, *FEW))
 def test_updates_of_wide_models_in_bfloat16_are_nearly_those_of_autograd(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,13 +122,13 @@ def assert_as_each_alone(updates: list[Update], alone: list[Trainer]) -> None:
         assert_same((mine.loss, mine.norm), (theirs.loss, theirs.norm), tolerance=1e-10)
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("settings", quick(SETTINGS, *FEW))
 def test_updates_of_stacked_seeds_are_those_of_each_alone(settings: dict[str, Any]) -> None:
     config = double(**settings)
     alone, together = trainers_of(config), [serve(trainer) for trainer in trainers_of(config)]
     with stacked(together) as updater:
         assert updater.engine is not None
-        for _ in range(5):
+        for _ in range(3):
             assert_as_each_alone(updates_of(together, updater), alone)
     for mine, theirs in zip(together, alone, strict=True):
         assert_same_trainer(mine, theirs)
@@ -127,6 +136,7 @@ def test_updates_of_stacked_seeds_are_those_of_each_alone(settings: dict[str, An
         assert_same_trainer(mine, theirs)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("positions", ["relative", "rotary"])
 @pytest.mark.parametrize("model", ["rmt", "transformer_xl_rmt"])
 def test_dropout_of_stacked_seeds_is_that_of_each_alone(model: str, positions: str) -> None:
@@ -164,19 +174,20 @@ def test_dropout_does_not_ask_a_generator() -> None:
     assert torch.equal(*weights)
 
 
-@pytest.mark.parametrize("stop", [1, 4])
+@pytest.mark.covering
+@pytest.mark.parametrize("stop", [1, 3])
 @pytest.mark.parametrize(
     "bptt", [{}, SLIDING, {"checkpoint": True}], ids=["sequence", "sliding", "checkpointed"]
 )
 def test_a_run_that_is_resumed_has_the_masks_of_an_uninterrupted_one(bptt: dict[str, Any], stop: int) -> None:
     config = double(model={**MODELS["transformer_xl_rmt"], **DROPPING}, bptt=bptt)
     whole, stopped, resumed = (serve(trainer_of(config)) for _ in range(3))
-    for _ in range(6):
+    for _ in range(4):
         list(whole.updates())
     for _ in range(stop):
         list(stopped.updates())
     restore(resumed, snapshot(stopped))
-    for _ in range(6 - stop):
+    for _ in range(4 - stop):
         list(resumed.updates())
     saved, expected = snapshot(resumed), snapshot(whole)
     for part in ("model", "optimizer"):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.covering import quick
 from tests.laws.models import assert_same
 from tests.train.runs import tiny, trainer_of
 from tests.train.seeds import (
@@ -20,6 +21,22 @@ from tests.train.seeds import (
 )
 from tests.train.texts import MODELS, text, write_corpus
 
+SETTINGS = {
+    "sequence-1": {"bptt": {"depth": 1}},
+    "sliding": {"bptt": SLIDING},
+    "chunked": {"bptt": {"schedule": "chunked", "depth": 1}},
+    "accumulated": {"train": {"accumulate": 2}},
+    "adam-unclipped": {"optimizer": {"name": "adam", "clip": 0.0}},
+    "rates": {"rate": {"schedule": "cosine", "warmup": 3}},
+    "rotary": {"model": {"positions": "rotary", "norm": "post"}},
+    "no-memory": {"model": MODELS["baseline"]},
+    "memory-transformer": {"model": MODELS["memory_transformer"]},
+    "adaptive": {"model": {"cutoffs": (3, 6)}},
+    "memory-loss": {
+        "model": {"memory": {"size": 2, "predicts": True}, "cutoffs": (3, 6)},
+        "train": {"memory_loss": 0.1},
+    },
+}
 PRESETS = pytest.mark.parametrize("model", ["rmt", "transformer_xl_rmt"])
 MOSTLY_MEMORY = pytest.mark.parametrize(
     "model", ["rmt", pytest.param("transformer_xl_rmt", marks=pytest.mark.slow)]
@@ -34,6 +51,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
+@pytest.mark.slow
 @MOSTLY_MEMORY
 def test_fifty_updates_of_documents_with_muon_are_those_of_each_seed_alone(model):
     config = double(
@@ -45,6 +63,7 @@ def test_fifty_updates_of_documents_with_muon_are_those_of_each_seed_alone(model
     assert (clipped.any(1) & ~clipped.all(1)).any()  # in some seeds only, at one step
 
 
+@pytest.mark.slow
 @MOSTLY_CACHE
 def test_fifty_updates_of_text_with_adamw_are_those_of_each_seed_alone(data, model):
     optimizer = {"name": "adamw", "weight_decay": 0.1, "clip": 0.9}
@@ -53,28 +72,7 @@ def test_fifty_updates_of_text_with_adamw_are_those_of_each_seed_alone(data, mod
     assert (clipped.any(1) & ~clipped.all(1)).any()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        pytest.param({"bptt": {"depth": 1}}, id="sequence-1"),
-        pytest.param({"bptt": SLIDING}, id="sliding"),
-        pytest.param({"bptt": {"schedule": "chunked", "depth": 1}}, id="chunked"),
-        pytest.param({"train": {"accumulate": 2}}, id="accumulated"),
-        pytest.param({"optimizer": {"name": "adam", "clip": 0.0}}, id="adam-unclipped"),
-        pytest.param({"rate": {"schedule": "cosine", "warmup": 3}}, id="rates"),
-        pytest.param({"model": {"positions": "rotary", "norm": "post"}}, id="rotary"),
-        pytest.param({"model": MODELS["baseline"]}, id="no-memory"),
-        pytest.param({"model": MODELS["memory_transformer"]}, id="memory-transformer"),
-        pytest.param({"model": {"cutoffs": (3, 6)}}, id="adaptive"),
-        pytest.param(
-            {
-                "model": {"memory": {"size": 2, "predicts": True}, "cutoffs": (3, 6)},
-                "train": {"memory_loss": 0.1},
-            },
-            id="memory-loss",
-        ),
-    ],
-)
+@pytest.mark.parametrize("settings", quick(SETTINGS, "sliding", "accumulated", "no-memory", "memory-loss"))
 def test_updates_of_every_kind_are_those_of_each_seed_alone(settings):
     assert_as_alone(double(**settings), batches=6)
 

@@ -76,6 +76,7 @@ def test_what_is_kept_to_be_replayed_are_the_segments_just_before(data, depth):
         seen.append(piece.segments[-1])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("schedule", ["chunked-1", "sliding-2"])
 @pytest.mark.parametrize("reset", RESETS)
 def test_rows_start_anew_with_each_pass_and_as_the_setting_says(data, reset, schedule):
@@ -93,12 +94,14 @@ def test_rows_start_anew_with_each_pass_and_as_the_setting_says(data, reset, sch
     assert place > 2 * PASS
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("model", ["transformer_xl", "rmt", "transformer_xl_rmt"])
 def test_every_update_is_that_of_one_row_and_segment_at_a_time(data, model, schedule):
     assert_like_twin(data, model=MODELS[model], bptt=SCHEDULES[schedule])
 
 
+@pytest.mark.covering
 @REPLAYED
 @pytest.mark.parametrize("reset", [1, 2, "document"])
 def test_every_update_with_rows_that_start_anew_is_that_of_one_row_and_segment_at_a_time(
@@ -109,6 +112,7 @@ def test_every_update_with_rows_that_start_anew_is_that_of_one_row_and_segment_a
     )
 
 
+@pytest.mark.covering
 @REPLAYED
 @pytest.mark.parametrize("cutoffs", [(), (2, 5)], ids=["plain", "adaptive"])
 def test_the_auxiliary_loss_of_memory_is_learned_with_its_weight_and_not_told(data, schedule, cutoffs):
@@ -123,6 +127,7 @@ def test_a_recomputed_window_makes_the_same_updates(data, schedule):
     )
 
 
+@pytest.mark.covering
 @REPLAYED
 @pytest.mark.parametrize("memory_loss", [0.0, 0.01], ids=["plain", "memory-loss"])
 def test_a_batch_in_two_parts_makes_the_gradient_of_the_whole(data, schedule, memory_loss):
@@ -145,6 +150,7 @@ def test_a_batch_in_two_parts_makes_the_gradient_of_the_whole(data, schedule, me
         assert (int(mine.correct), mine.counted) == (int(theirs.correct), theirs.counted)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     "optimizer",
     [{"name": "adam"}, {"name": "adamw", "weight_decay": 0.1}, {"name": "muon", "weight_decay": 0.1}],

@@ -19,7 +19,7 @@ from tests.train.runs import Watcher, tiny
 
 BOUND_SECONDS = 60  # gloo notices a closed connection at once; the rest is for a busy machine
 KILLED = [
-    pytest.param(2, 1, "ddp", id="second-of-two"),
+    pytest.param(2, 1, "ddp", id="second-of-two", marks=pytest.mark.slow),
     pytest.param(2, 0, "ddp", id="first-of-two"),
     pytest.param(2, 1, "fsdp", id="second-of-two-sharded", marks=pytest.mark.slow),
     pytest.param(4, 0, "fsdp", id="first-of-four-sharded", marks=pytest.mark.slow),

@@ -27,6 +27,10 @@ DOUBLE = {"precision": "64-true", "optimizer": {"clip": 0.1}}
 @pytest.fixture(autouse=True)
 def book(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    write_book()
+
+
+def write_book() -> None:
     generator = torch.Generator().manual_seed(0)
     letters = torch.randint(97, 117, (1000,), generator=generator)
     Path("book.txt").write_bytes(bytes(letters.tolist()))
@@ -49,36 +53,45 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.fixture(scope="module", params=STRATEGIES)
+def of_two_processes(request, tmp_path_factory):
+    """A folder with what two processes have learned of three batches, in a file for each of the settings."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder := tmp_path_factory.mktemp("two"))
+        write_book()
+        in_two_processes(three_batches, [*SETTINGS], request.param)
+    return folder
+
+
 @pytest.mark.parametrize("name", SETTINGS)
-def test_two_processes_take_the_steps_of_one(name, strategy):
-    assert_steps_of_one(2, name, strategy)
+def test_two_processes_take_the_steps_of_one(of_two_processes, name):
+    assert_steps_of_one(name, of_two_processes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", ["sequences", "text-reset"])
-def test_four_processes_take_the_steps_of_one(name, strategy):
-    assert_steps_of_one(4, name, strategy)
+def test_four_processes_take_the_steps_of_one(tmp_path, name, strategy):
+    in_processes(4, three_batches, [name], strategy)
+    assert_steps_of_one(name, tmp_path)
 
 
-def assert_steps_of_one(count: int, name: str, strategy: str) -> None:
-    config = config_of({**DOUBLE, **SETTINGS[name]})
-    alone = trainer_of(config)
+def assert_steps_of_one(name: str, folder: Path) -> None:
+    alone = trainer_of(config_of({**DOUBLE, **SETTINGS[name]}))
     losses = [update.loss for _ in range(3) for update in alone.to_host(list(alone.updates()))]
-    in_processes(count, three_batches, config_of({**DOUBLE, **SETTINGS[name], "strategy": strategy}))
-    weights = load_file("weights")
+    weights = load_file(folder / name)
     torch.testing.assert_close(weights.pop("losses"), torch.tensor(losses), rtol=1e-9, atol=0)
     for key, tensor in alone.model.state_dict().items():
         torch.testing.assert_close(weights[key], tensor, rtol=1e-9, atol=1e-10, msg=key)
 
 
-def three_batches(config: RunConfig) -> None:
-    trainer = trainer_of(config)
-    losses = [update.loss for _ in range(3) for update in trainer.to_host(list(trainer.updates()))]
-    weights = snapshot(trainer).model
-    if is_first():
-        save_file({**weights, "losses": torch.tensor(losses)}, "weights")
+def three_batches(names: list[str], strategy: str) -> None:
+    for name in names:
+        trainer = trainer_of(config_of({**DOUBLE, **SETTINGS[name], "strategy": strategy}))
+        losses = [update.loss for _ in range(3) for update in trainer.to_host(list(trainer.updates()))]
+        weights = snapshot(trainer).model
+        if is_first():
+            save_file({**weights, "losses": torch.tensor(losses)}, name)
 
 
 @pytest.mark.parametrize("precision", ["32-true", pytest.param("bf16-mixed", marks=pytest.mark.slow)])
@@ -86,11 +99,10 @@ def three_batches(config: RunConfig) -> None:
 def test_two_processes_stopped_and_resumed_end_with_the_bits_of_an_uninterrupted_run(strategy, precision):
     model = {**TEXT["model"], "dropout": 0.2}
     config = config_of({**TEXT, "model": model, "strategy": strategy, "precision": precision})
-    for folder, stops in (("whole", [None]), ("stopped", [3, 5, None])):
+    for folder in ("whole", "stopped"):
         Path(folder).mkdir()
         (Path(folder) / "config.yaml").write_text(write_yaml(to_dict(config)))
-        for stop in stops:
-            in_two_processes(run_until, config, Path(folder), stop)
+    in_two_processes(run_whole_and_stopped, config)
     for part in ("model", "optimizer", "state"):
         mine, theirs = (
             load_file(Path(folder) / "checkpoints" / "step_6" / f"{part}.safetensors")
@@ -100,9 +112,11 @@ def test_two_processes_stopped_and_resumed_end_with_the_bits_of_an_uninterrupted
         assert all(torch.equal(mine[key], theirs[key]) for key in mine)
 
 
-def run_until(config: RunConfig, folder: Path, stop: int | None) -> None:
-    with contextlib.suppress(Unplugged):
-        Loop(config, folder, Watcher(stop)).run()
+def run_whole_and_stopped(config: RunConfig) -> None:
+    Loop(config, Path("whole"), Watcher()).run()
+    for stop in (3, 5, None):
+        with contextlib.suppress(Unplugged):
+            Loop(config, Path("stopped"), Watcher(stop)).run()
 
 
 @pytest.mark.slow

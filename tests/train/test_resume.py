@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 import rmt
 from rmt.cli.main import main
+from tests.covering import quick
 from tests.train.runs import SCHEDULES, metrics, run, tiny
 
 STEPS = 40
@@ -23,8 +24,20 @@ TRAIN = (
     "train {task} --length 3 --segments 3 --memory 2 --batch 4 --steps {steps} --device cpu "
     "--model.layers 1 --model.heads 1 --model.head_width 4 --model.width 8 --model.inner_width 8 "
     "--train.log_every 1 --train.save_every 7 --train.evaluate_every 20 --train.evaluate_samples 50 "
-    "--schedule {schedule} --depth {depth}"
+    "--schedule {schedule} --depth {depth} --train.test_samples 12"
 )
+SETTINGS = {
+    "shuffled": {"task": {"source": "fixed", "shuffle": True}, "train": {"batch": 16}},
+    "adam": {"optimizer": {"name": "adam"}},
+    "plateau": {
+        "optimizer": {"lr": 1e-30, "matrix_lr": 1e-30},
+        "rate": {"schedule": "plateau", "patience": 1},
+        "train": {"evaluate_every": 2},
+    },
+    "adamw": {"optimizer": {"name": "adamw", "weight_decay": 0.1}},
+    "curriculum": {"curriculum": {"over": "length", "promote_at": 0.01}},
+    "double": {"precision": "64-true"},
+}
 PARTS = ("model.safetensors", "optimizer.safetensors", "state.safetensors", "trainer.json")
 
 
@@ -42,9 +55,9 @@ def test_a_run_killed_at_a_random_step_ends_with_the_bits_of_an_uninterrupted_on
     assert_same_run(tmp_path / "killed", tmp_path / "whole", STEPS)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_run_with_dropout_stopped_anywhere_ends_with_the_bits_of_an_uninterrupted_one(tmp_path, schedule):
-    config = tiny(bptt=SCHEDULES[schedule], model={"dropout": 0.3})
+@pytest.mark.parametrize("bptt", quick(SCHEDULES, "sliding"))
+def test_a_run_with_dropout_stopped_anywhere_ends_with_the_bits_of_an_uninterrupted_one(tmp_path, bptt):
+    config = tiny(bptt=bptt, model={"dropout": 0.3})
     run(config, tmp_path / "whole")
     for stop in (1, 5, 11):
         run(config, tmp_path / f"stopped_{stop}", stop=stop)
@@ -52,24 +65,7 @@ def test_a_run_with_dropout_stopped_anywhere_ends_with_the_bits_of_an_uninterrup
         assert_same_run(tmp_path / f"stopped_{stop}", tmp_path / "whole", 12)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        pytest.param({"task": {"source": "fixed", "shuffle": True}, "train": {"batch": 16}}, id="shuffled"),
-        pytest.param({"optimizer": {"name": "adam"}}, id="adam"),
-        pytest.param(
-            {
-                "optimizer": {"lr": 1e-30, "matrix_lr": 1e-30},
-                "rate": {"schedule": "plateau", "patience": 1},
-                "train": {"evaluate_every": 2},
-            },
-            id="plateau",
-        ),
-        pytest.param({"optimizer": {"name": "adamw", "weight_decay": 0.1}}, id="adamw"),
-        pytest.param({"curriculum": {"over": "length", "promote_at": 0.01}}, id="curriculum"),
-        pytest.param({"precision": "64-true"}, id="double"),
-    ],
-)
+@pytest.mark.parametrize("settings", quick(SETTINGS, "shuffled", "plateau", "adamw", "curriculum"))
 def test_a_run_stopped_twice_ends_with_the_bits_of_an_uninterrupted_one(tmp_path, settings):
     config = tiny(**settings)
     run(config, tmp_path / "whole")
@@ -93,6 +89,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "missing"])
 @pytest.mark.parametrize("part", PARTS)
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path, runs, part, damage):

@@ -12,9 +12,15 @@ from rmt.stopping import REQUEST, Interrupted, Stopped, listening
 from rmt.train import checkpoint
 from rmt.train.checkpoint import Checkpoints, load_parts
 from rmt.train.loop import Loop
+from tests.covering import quick
 from tests.train.runs import SCHEDULES, Watcher, metrics, tiny
 from tests.train.seeds import SEEDS, reach, watchers
 
+SETTINGS = {
+    **{name: {"bptt": bptt, "model": {"dropout": 0.3}} for name, bptt in SCHEDULES.items()},
+    "curriculum": {"curriculum": {"over": "length", "promote_at": 0.05}},
+    "between lines of the log": {"train": {"log_every": 5, "save_every": 100}},
+}
 PARTS = ("model", "optimizer", "state")
 
 
@@ -57,15 +63,7 @@ def test_a_signal_saves_behind_the_update_and_says_what_is_saved(tmp_path, numbe
     assert Checkpoints(tmp_path / "run").named("last") == "step_5"
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        *({"bptt": bptt, "model": {"dropout": 0.3}} for bptt in SCHEDULES.values()),
-        {"curriculum": {"over": "length", "promote_at": 0.05}},
-        {"train": {"log_every": 5, "save_every": 100}},
-    ],
-    ids=[*SCHEDULES, "curriculum", "between lines of the log"],
-)
+@pytest.mark.parametrize("settings", quick(SETTINGS, "sliding", "curriculum", "between lines of the log"))
 def test_a_run_stopped_by_signals_ends_with_the_bits_and_the_log_of_an_uninterrupted_one(tmp_path, settings):
     config = tiny(**settings)
     train(config, tmp_path / "whole", Watcher())
@@ -96,7 +94,7 @@ def test_a_library_call_installs_no_handler(tmp_path):
     assert REQUEST.signal == 0
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.slow), 0.3])
 def test_seeds_stopped_by_signals_are_all_at_one_step_and_end_with_the_bits_of_uninterrupted_ones(
     tmp_path, monkeypatch, dropout
 ):

@@ -7,6 +7,7 @@ import pytest
 
 from rmt.cli.main import main
 from rmt.errors import CheckpointError
+from tests.covering import quick
 from tests.train.runs import metrics, run
 from tests.train.test_resume import assert_same_run, kill_at
 from tests.train.texts import MODELS, text, write_corpus
@@ -36,9 +37,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_run_with_dropout_stopped_anywhere_ends_with_the_bits_of_an_uninterrupted_one(tmp_path, data, name):
-    model, bptt, settings = RUNS[name]
+@pytest.mark.parametrize("setting", quick(RUNS, "sliding", "latest", "both-chunked", "cache"))
+def test_a_run_with_dropout_stopped_anywhere_ends_with_the_bits_of_an_uninterrupted_one(
+    tmp_path, data, setting
+):
+    model, bptt, settings = setting
     config = text(data, bptt=bptt, **{**settings, "model": {**MODELS[model], "dropout": 0.3}})
     run(config, tmp_path / "whole")
     for stop in (1, 5, 11):  # without a checkpoint, then behind steps 4 and 9
@@ -47,7 +50,7 @@ def test_a_run_with_dropout_stopped_anywhere_ends_with_the_bits_of_an_uninterrup
     assert_same_run(tmp_path / "stopped", tmp_path / "whole", 12)
 
 
-@pytest.mark.parametrize("schedule", ["chunked", "sliding"])
+@pytest.mark.parametrize("schedule", [pytest.param("chunked", marks=pytest.mark.slow), "sliding"])
 def test_a_run_killed_at_a_random_step_ends_with_the_bits_of_an_uninterrupted_one(
     tmp_path, capsys, data, schedule
 ):
@@ -61,9 +64,9 @@ def test_a_run_killed_at_a_random_step_ends_with_the_bits_of_an_uninterrupted_on
     assert_same_run(tmp_path / "killed", tmp_path / "whole", STEPS)
 
 
-@pytest.mark.parametrize("name", ["chunked", "sliding", "cache"])
-def test_a_run_that_was_stopped_behind_its_last_step_only_has_to_be_tested(tmp_path, data, name):
-    model, bptt, settings = RUNS[name]
+@pytest.mark.parametrize("setting", quick(RUNS, "cache"))
+def test_a_run_that_was_stopped_behind_its_last_step_only_has_to_be_tested(tmp_path, data, setting):
+    model, bptt, settings = setting
     config = text(data, bptt=bptt, **{**settings, "model": MODELS[model]})
     result, _ = run(config, tmp_path / "run")
     (tmp_path / "run" / "result.json").unlink()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rmt.train.update import WindowBatch
+from tests.covering import quick
 from tests.train.runs import trainer_of
 from tests.train.seeds import assert_as_alone
 from tests.train.texts import MODELS, text, write_corpus
@@ -18,7 +19,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
-@pytest.mark.parametrize("accumulate", [1, 3], ids=["whole", "accumulated"])
+@pytest.mark.parametrize("accumulate", quick({"whole": 1, "accumulated": 3}, "whole"))
 def test_seeds_that_replay_from_the_newest_memory_are_those_of_each_alone(data, accumulate):
     config = text(
         data,
