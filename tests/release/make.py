@@ -54,8 +54,8 @@ def wrapped(name: str, model: torch.nn.Module) -> dict:
     tokens = torch.randint(3, 32, (2, 20), generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
         output = model(input_ids=tokens, return_state=True)
-    memory = output.state.memory.double().tolist()
-    return {"tokens": tokens.tolist(), "logits": output.logits.double().tolist(), "memory": memory}
+    carried = {part: tensor.double().tolist() for part, tensor in output.state.named().items()}
+    return {"tokens": tokens.tolist(), "logits": output.logits.double().tolist(), "carried": carried}
 
 
 def in_a_session(session: rmt.Session, tokens: torch.Tensor, first: int, file: str) -> dict:

@@ -13,13 +13,21 @@ import rmt
 from rmt.experiments.run import settled, stored_precision
 from rmt.train.stored import load_config
 from tests.cli.command import rmt as command
+from tests.covering import quick
 from tests.gpus import pretend
 
 HERE = Path(__file__).parent
-RELEASES = ("17fc2a8", "4c22bb8", "8d21696")  # the last commits of formats 1, 2 and 3 so far
+RELEASES = ("17fc2a8", "4c22bb8", "8d21696", "9b5032f", "265ffd1")  # of formats 1 to 5
+ENDS = (RELEASES[0], RELEASES[-1])
 RUNS = [
     (release, config.parent.name) for release in RELEASES for config in HERE.glob(f"{release}/*/config.yaml")
 ]
+# by each release in make test-all; of the first and the last one in make test
+MOSTLY_SLOW = pytest.mark.parametrize(
+    "run",
+    quick({"-".join(run): run for run in sorted(RUNS)}, *("-".join(run) for run in RUNS if run[0] in ENDS)),
+    indirect=True,
+)
 CLOSE = {"rtol": 1e-6, "atol": 1e-6}
 
 
@@ -65,6 +73,7 @@ def test_a_saved_session_goes_on(run):
     torch.testing.assert_close(session.logits()[0].double(), doubles(expected["session"]["logits"]), **CLOSE)
 
 
+@MOSTLY_SLOW
 def test_a_run_is_measured_as_it_was(run, capsys):
     name, expected = run
     result = command(capsys, f"evaluate {name}")
@@ -73,6 +82,7 @@ def test_a_run_is_measured_as_it_was(run, capsys):
     assert f"{value:.4f}" in result.out or f"{value:.3f}" in result.out
 
 
+@MOSTLY_SLOW
 def test_a_run_goes_on_where_it_ended(run, capsys):
     """Its checkpoint, optimizer states and the lanes' states are read by the same command with more steps."""
     folder = Path(run[0])
@@ -99,8 +109,9 @@ def test_a_run_keeps_its_number_format_on_any_device(run, capsys, monkeypatch):
     assert "holds a run with precision=32-true, not 64-true; name another --out" in refused.err
 
 
-def test_a_run_has_the_first_version_of_its_recipe(run):
-    assert load_config(run[0]).recipe == "modern-1"
+def test_a_run_that_names_no_version_of_its_recipe_has_the_first(run):
+    stored = yaml.safe_load(Path(run[0], "config.yaml").read_text())
+    assert load_config(run[0]).recipe == ("modern-1" if stored.get("format", 1) < 4 else "modern-2")
 
 
 @pytest.mark.parametrize("name", ["wrapped-gpt2", "wrapped-bert"])
@@ -111,7 +122,9 @@ def test_a_wrapped_model_computes_what_it_computed(numbers, name):
     with torch.no_grad():
         output = model(input_ids=torch.tensor(expected["tokens"]), return_state=True)
     torch.testing.assert_close(output.logits.double(), doubles(expected["logits"]), **CLOSE)
-    torch.testing.assert_close(output.state.memory.double(), doubles(expected["memory"]), **CLOSE)
+    carried = output.state.named()
+    for part, values in expected.get("carried", {"memory": expected.get("memory")}).items():
+        torch.testing.assert_close(carried[part].double(), doubles(values), **CLOSE)
 
 
 def test_a_session_of_a_wrapped_model_goes_on(numbers):

@@ -74,12 +74,23 @@ def require_run(run: Path) -> None:
 
 def settings_in(values: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
     """The settings of a user's YAML file, or of the config.yaml of a run, which may be edited there."""
-    format_of(values, Path(path))
+    version = format_of(values, Path(path))
     settings = {name: value for name, value in values.items() if name not in ("format", SEAL)}
-    is_whole = all(group in settings for group in FIRST_GROUPS)
-    if is_whole and settings.get("recipe") == UNVERSIONED:  # a user may still name the newest so
+    if not all(isinstance(settings.get(group), Mapping) for group in FIRST_GROUPS):
+        return settings
+    if settings.get("recipe") == UNVERSIONED:  # a user may still name the newest so
         settings["recipe"] = FIRST_MODERN
-    return settings
+    return with_former_defaults(settings, version)
+
+
+def with_former_defaults(settings: Mapping[str, Any], version: int) -> dict[str, Any]:
+    """The settings of a run with what its format did not know: as it was then, whatever recipes say now."""
+    filled = {name: dict(value) if isinstance(value, Mapping) else value for name, value in settings.items()}
+    for leaf in leaves(RunConfig):
+        if ADDED.get(leaf.name, 0) > version:
+            group, _, name = leaf.name.rpartition(".")
+            (filled[group] if group else filled).setdefault(name, leaf.default)
+    return filled
 
 
 def written(config: Any) -> str:
