@@ -14,7 +14,7 @@ import pytest
 import rmt as package
 from tests.cli.command import TRAIN, rmt, varied
 from tests.cli.test_stream_command import TEXT, TINY_TEXT
-from tests.train.processes import start_processes
+from tests.train.processes import fork_processes
 
 SOURCES = os.pathsep.join(map(str, (Path(package.__file__).parents[1], Path(__file__).parents[2])))
 ENDLESSLY = "--steps 1000000 --train.save_every 1000000 --train.evaluate_every 1000000"
@@ -81,7 +81,7 @@ def test_a_run_is_saved_by_sighup(tmp_path):
 def test_a_signal_to_any_of_two_processes_stops_both_at_one_step():
     Path("text").write_text(TEXT)
     command = f"train text --data text {TINY_TEXT} {ENDLESSLY} --train.log_every 3 --out run"
-    processes = start_processes(2, varied(command))
+    processes = fork_processes(2, varied(command))
     wait_until(lambda: lines(Path("run/metrics.jsonl")) > 1, processes[0])
     processes[1].send_signal(signal.SIGTERM)
     answers = [process.communicate(timeout=SECONDS) for process in processes]

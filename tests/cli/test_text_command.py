@@ -298,9 +298,10 @@ def test_a_run_of_bfloat16_is_measured_in_float32_on_a_cpu(capsys):
     assert half == result["metrics"]["loss"]
 
 
-@pytest.mark.parametrize("command", ["stream run book.txt --json", "generate run --prompt the --tokens 3"])
+@pytest.mark.parametrize("command", ["stream run short.txt --json", "generate run --prompt the --tokens 3"])
 def test_a_session_of_a_run_computes_in_the_number_format_that_is_asked_for(capsys, monkeypatch, command):
     assert rmt(capsys, f"{TRAIN} --precision bf16-mixed --out run").code == 0
+    Path("short.txt").write_text(Path("book.txt").read_text()[:99])
     sessions = []
     monkeypatch.setattr(Session, "score", lambda self: sessions.append(self) or score(self))
     monkeypatch.setattr(Session, "logits", lambda self: sessions.append(self) or logits(self))

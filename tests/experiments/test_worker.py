@@ -14,6 +14,7 @@ from rmt.experiments.cells import PlannedCell, write_cell
 from rmt.experiments.run import train
 from rmt.experiments.worker import main
 from rmt.train.divergence import Diverged
+from tests.experiments.forked import ForkedJob
 from tests.experiments.tiny import echo_cell
 
 RATES = (0.001, 0.1)
@@ -108,11 +109,10 @@ def test_a_killed_cell_goes_on_where_it_was_and_ends_the_same(tmp_path):
     budget = {"steps": 30, "save_every": 2, "evaluate_every": 15}
     cell = echo_cell("first", {"train": budget}, rates=RATES, seeds=2)
     file, folder = write_cell(cell, tmp_path), tmp_path / "first"
-    worker = started(file)
-    while not (folder / "rate-0.1/checkpoints/last").exists() and worker.poll() is None:
+    worker = ForkedJob([], file)
+    while not (folder / "rate-0.1/checkpoints/last").exists() and not worker.ended():
         time.sleep(0.01)
     worker.kill()
-    worker.communicate()
     assert not (folder / "cell.json").exists()
     finished = (folder / "rate-0.001/result.json").stat().st_mtime_ns
     assert main([str(file)]) == 0

@@ -8,7 +8,7 @@ import torch
 from rmt import Session
 from tests.laws.models import LENGTH, build, configuration, random_tokens
 
-ROUNDS = 5
+ROUNDS = 2
 
 
 def held() -> tuple[int, int]:

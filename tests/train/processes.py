@@ -11,6 +11,7 @@ from typing import Any
 import torch.multiprocessing
 
 import rmt
+from tests.forks import ForkedCommand
 
 SOURCE = str(Path(rmt.__file__).parents[1])
 # a run of text with memory and cache, to be shared among processes
@@ -63,6 +64,12 @@ def enter(rank: int, port: int, count: int, work: Callable[..., None], arguments
         os.environ.update(variables(rank, port, count))
     work(*arguments)
     leave()
+
+
+def fork_processes(count: int, words: list[str]) -> list[ForkedCommand]:
+    """`rmt WORDS` in many processes, forked from this one."""
+    port = free_port()
+    return [ForkedCommand(words, variables(rank, port, count)) for rank in range(count)]
 
 
 def start_processes(count: int, arguments: list[str]) -> list[subprocess.Popen[str]]:

@@ -14,7 +14,7 @@ from rmt.train import processes
 from rmt.train.loop import Loop
 from rmt.train.processes import ProcessLost, all_needed, is_first, launch, reason_lost
 from rmt.yamlfile import write_yaml
-from tests.train.processes import in_processes, in_two_processes, start_processes
+from tests.train.processes import fork_processes, in_processes, in_two_processes
 from tests.train.runs import Watcher, tiny
 
 BOUND_SECONDS = 60  # gloo notices a closed connection at once; the rest is for a busy machine
@@ -44,7 +44,7 @@ def command(strategy: str, steps: int) -> list[str]:
 
 @pytest.mark.parametrize(("count", "killed", "strategy"), KILLED)
 def test_a_killed_process_ends_the_others_with_a_line(count, killed, strategy):
-    started = start_processes(count, command(strategy, steps=100_000))
+    started = fork_processes(count, command(strategy, steps=100_000))
     wait_for(Path("run/checkpoints/last"), started)
     started[killed].kill()
     begin = time.monotonic()

@@ -1,12 +1,9 @@
 """Killed at a random step and resumed, a run ends with the same bits as one that was never touched."""
 
-import os
 import random
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,9 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import rmt
 from rmt.cli.main import main
 from tests.covering import quick
+from tests.forks import ForkedCommand
 from tests.train.runs import SCHEDULES, metrics, run, tiny
 
 STEPS = 40
@@ -121,19 +118,18 @@ def test_a_damaged_checkpoint_is_named_on_the_command_line(tmp_path, capsys):
 
 
 def kill_at(step: int, command: list[str], folder: Path) -> None:
-    """Start `rmt` with a command and kill it, as soon as it has logged a step."""
-    source = Path(rmt.__file__).parent.parent
-    environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+    """Fork `rmt` with a command and kill it, as soon as it has logged a step."""
     deadline = time.monotonic() + 120
-    process = subprocess.Popen([sys.executable, "-m", "rmt.cli.main", *command], env=environment)
+    process = ForkedCommand(command, {})
     try:
         while logged_step(folder / "metrics.jsonl") < step:
             assert process.poll() is None, f"ended before step {step}"
             assert time.monotonic() < deadline, f"no step {step} after two minutes"
             time.sleep(0.002)
     finally:
-        process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+        process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
 
 
 def logged_step(log: Path) -> int:
