@@ -166,7 +166,7 @@ def farthest(gradients: dict[str, Tensor], expected: dict[str, Tensor]) -> float
 
 
 @pytest.mark.parametrize(
-    "recompute", [pytest.param(False, marks=pytest.mark.slow), True], ids=["kept", "recomputed"]
+    "recompute", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["kept", "recomputed"]
 )
 def test_factors_of_a_fused_layer_wait_side_by_side_from_the_second_update_on(recompute, monkeypatch):
     Way(True, True).take(monkeypatch)
