@@ -122,7 +122,8 @@ def test_the_words_on_depth_are_what_was_measured() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/huggingface.md"])
 def test_predict_takes_the_folder_that_the_line_before_it_made(page: str) -> None:
-    from rmt.cli.finetune import COMMAND, default_folder
+    from rmt.cli.finetune import COMMAND
+    from rmt.documents.naming import tuning_folder
 
     lines = re.findall(
         r"^\$ rmt finetune (.*)\n\$ rmt predict (\S+)", (ROOT / page).read_text(), re.MULTILINE
@@ -130,7 +131,7 @@ def test_predict_takes_the_folder_that_the_line_before_it_made(page: str) -> Non
     assert lines
     for finetune, folder in lines:
         config = from_dict(FinetuneConfig, COMMAND.collect(finetune.split()).settings)
-        assert default_folder(config).as_posix() == folder
+        assert tuning_folder(config).as_posix() == folder
 
 
 @pytest.mark.parametrize("name", [*TABLES, "text-small"])

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from rmt.cli.train import COMMAND
-from rmt.experiments.naming import MOST_CHARACTERS, default_folder
+from rmt.experiments.naming import default_folder
 from rmt.experiments.recipe import resolve
+from rmt.train.names import MOST_CHARACTERS
 from tests.cli.command import TRAIN, rmt
 
 SWEEPS = (

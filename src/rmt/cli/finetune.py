@@ -87,11 +87,12 @@ def run(config: FinetuneConfig, options: RunFolderOptions) -> int:
 
     require_package("accelerate")  # the Trainer of transformers does not work without it
     from rmt.documents.finetune import finetune, summary
+    from rmt.documents.naming import tuning_folder
     from rmt.train.processes import is_first
     from rmt.train.trackers import tracked
 
     corpus = documents_of(config)
-    top = Path(options.out or default_folder(config))
+    top = Path(options.out or tuning_folder(config, options.seeds))
     results: list[dict[str, Any]] = []
     for member in members(config, options.seeds):
         folder, label = top / member.folder, f"seed {member.config.seed}{member.suffix}"
@@ -163,12 +164,6 @@ def documents_of_fold(corpus: Any, config: FinetuneConfig) -> Any:
     if config.fold is None:
         return corpus
     return fold_of(corpus, config.fold, config.folds, KINDS[config.task])
-
-
-def default_folder(config: FinetuneConfig) -> Path:
-    """A name that says what is special about a run."""
-    data, backbone = Path(config.data).stem, Path(config.backbone).name
-    return Path("runs") / f"{data}-{backbone}-{config.segments}-{config.memory}-{config.seed}"
 
 
 def line(result: dict[str, Any]) -> str:

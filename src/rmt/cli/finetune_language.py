@@ -63,9 +63,10 @@ def run(config: LanguageConfig, options: RunFolderOptions) -> int:
     """One run or one per seed, then the result."""
     quiet_transformers()
     from rmt.documents.language import tune_language
+    from rmt.documents.naming import tuning_folder
     from rmt.train.trackers import tracked
 
-    top = Path(options.out or default_folder(config))
+    top = Path(options.out or tuning_folder(config, options.seeds))
     results: list[dict[str, Any]] = []
     for seed in range(config.seed, config.seed + options.seeds):
         folder = top / f"seed_{seed}" if options.seeds > 1 else top
@@ -80,12 +81,6 @@ def run(config: LanguageConfig, options: RunFolderOptions) -> int:
     if len(results) > 1:
         print(f"{len(results)} seeds\n{table(results)}")
     return 0
-
-
-def default_folder(config: LanguageConfig) -> Path:
-    """A name that says what is special about a run."""
-    data, backbone = Path(config.data).stem, Path(config.backbone).name
-    return Path("runs") / f"{data}-{backbone}-lm-{config.segments}-{config.memory}-{config.seed}"
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from rmt.config import changed, leaves, to_dict, value_of
+from rmt.config import changed, to_dict, value_of
 from rmt.errors import RMTError
 from rmt.experiments.recipe import OLDER_RECIPES, resolve
 from rmt.experiments.run import differences, settled, stored_precision
 from rmt.train.config import RunConfig
-from rmt.train.names import SHORT
+from rmt.train.names import suffix
 from rmt.train.stored import load_config
 
 # how far and where a run is trained, watched and stored: no sweep is over these
@@ -36,7 +33,6 @@ UNNAMED = {
 }
 DERIVED = {"model.vocabulary", "model.memory.predicts"}  # they follow from other settings
 BASE = ("preset", "recipe", "size", "scale")  # settings that others take their defaults from
-MOST_CHARACTERS = 120  # of a name; file systems allow 255 bytes
 
 
 def default_folder(config: RunConfig, ending: str, inside: str = "") -> Path:
@@ -47,7 +43,7 @@ def default_folder(config: RunConfig, ending: str, inside: str = "") -> Path:
     former = Path("runs") / f"{former_name(config)}{ending}"
     if holds(former / inside, config):
         return former
-    return Path("runs") / f"{former_name(config)}{suffix(special(config))}{ending}"
+    return Path("runs") / f"{former_name(config)}{suffix(special(config), RunConfig)}{ending}"
 
 
 def former_name(config: RunConfig) -> str:
@@ -79,18 +75,3 @@ def special(config: RunConfig) -> dict[str, Any]:
         decisive["recipe"] = config.recipe
     names = (name for name, _, _ in differences(usual, config) if name not in {*UNNAMED, *DERIVED})
     return decisive | config.task.options | {name: value_of(config, name) for name in names}
-
-
-def suffix(settings: dict[str, Any]) -> str:
-    """Settings as the end of a name; what does not fit, or into a path, stands as a checksum."""
-    last = Counter(leaf.name.rpartition(".")[2] for leaf in leaves(RunConfig))
-    words = []
-    for name, value in settings.items():
-        short = SHORT.get(name) or (name if last[name.rpartition(".")[2]] > 1 else name.rpartition(".")[2])
-        between = "" if isinstance(value, (int, float)) and not isinstance(value, bool) else "_"
-        words.append(f"-{short}{between}{value}")
-    text = "".join(words)
-    safe = re.sub(r"[^\w.+-]+", "_", text)
-    if safe == text and len(text) <= MOST_CHARACTERS:
-        return text
-    return f"{safe[:MOST_CHARACTERS]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
