@@ -17,8 +17,19 @@ from rmt.tasks.registry import TASKS
 EXAMPLES = """examples:
   source <(rmt completion bash)                                        in ~/.bashrc
   source <(rmt completion zsh)                                         in ~/.zshrc, behind compinit
+  rmt completion zsh > FOLDER/_rmt                                     or so, in a folder of $fpath
   rmt completion fish > ~/.config/fish/completions/rmt.fish"""
 GROUP = "data"  # the one command that has commands of its own
+# whether the words before the cursor are rmt and these, and whether they begin so
+FISH_FUNCTIONS = """function __rmt_behind
+  set -l words (commandline -opc)
+  test "$words[2..]" = "$argv"
+end
+function __rmt_within
+  set -l words (commandline -opc)
+  set -l last (math (count $argv) + 1)
+  test (count $words) -ge $last; and test "$words[2..$last]" = "$argv"
+end"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,16 +164,15 @@ _rmt() {{
   (( $#words_ )) && compadd -- $words_
   _files
 }}
-compdef _rmt rmt"""
+if [[ $funcstack[1] == _rmt ]]; then _rmt "$@"; else compdef _rmt rmt; fi"""
 
 
 def fish_script(commands: Sequence[CommandWords]) -> str:
-    top = "not __fish_seen_subcommand_from " + " ".join([*ABOUT, "help"])
-    lines = [f"complete -c rmt -n '{top}' -xa {name} -d {quoted(text)}" for name, text in ABOUT.items()]
-    lines.append(f"complete -c rmt -n '__fish_seen_subcommand_from help' -xa '{' '.join(ABOUT)}'")
-    inner = nested(commands)
-    first = f"__fish_seen_subcommand_from {GROUP}; and not __fish_seen_subcommand_from {inner}"
-    lines.append(f"complete -c rmt -n '{first}' -xa '{inner}'")
+    about = {**ABOUT, "help": "the commands, or one of them"}
+    lines = [FISH_FUNCTIONS]
+    lines += [f"complete -c rmt -n __rmt_behind -xa {name} -d {quoted(text)}" for name, text in about.items()]
+    lines.append(f"complete -c rmt -n '__rmt_behind help' -xa '{' '.join(ABOUT)}'")
+    lines.append(f"complete -c rmt -n '__rmt_behind {GROUP}' -xa '{nested(commands)}'")
     for command in commands:
         lines += fish_lines(command)
     return "\n".join(lines)
@@ -170,13 +180,13 @@ def fish_script(commands: Sequence[CommandWords]) -> str:
 
 def fish_lines(command: CommandWords) -> Iterator[str]:
     """The flags and words of one command."""
-    seen = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in command.name.split())
+    within = f"complete -c rmt -n '__rmt_within {command.name}'"
     if command.arguments:
-        yield f"complete -c rmt -n '{seen}' -a '{' '.join(command.arguments)}'"
+        yield f"{within} -a '{' '.join(command.arguments)}'"
     for flag, words in command.flags.items():
         kind = "-l" if flag.startswith("--") else "-s"
         taken = f" -xa '{' '.join(words)}'" if words else ""
-        yield f"complete -c rmt -n '{seen}' {kind} {flag.lstrip('-')}{taken} -d {quoted(command.helps[flag])}"
+        yield f"{within} {kind} {flag.lstrip('-')}{taken} -d {quoted(command.helps[flag])}"
 
 
 def quoted(text: str) -> str:
