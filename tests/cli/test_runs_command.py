@@ -51,18 +51,39 @@ def test_a_table_fits_80_columns_says_what_is_shared_and_has_columns_for_what_di
 
 
 def test_settings_that_do_not_fit_are_named_below(capsys, sweep, monkeypatch):
-    monkeypatch.setattr("rmt.cli.runs.WIDEST", 56)
+    monkeypatch.setattr("rmt.cli.runs.WIDEST", 66)
     _, *rest = rmt(capsys, "runs sweep").out.splitlines()
     assert "also different: seed (rmt runs --compare shows how)" in rest
-    assert max(map(len, rest)) <= 60
+    assert max(map(len, rest)) <= 66
+
+
+def test_names_stay_whole_where_they_fit_beside_the_results(capsys, sweep, monkeypatch):
+    monkeypatch.setattr("rmt.cli.runs.WIDEST", 86)
+    out = rmt(capsys, "runs sweep").out
+    assert "sweep/a-rather-long-name-of-a-run-number-1  4       0.001  1         4    0.2500" in out
+
+
+def test_settings_of_how_a_run_is_watched_are_no_columns(capsys, sweep):
+    path = sweep / "a-rather-long-name-of-a-run-number-2" / "config.yaml"
+    settings = yaml.safe_load(path.read_text())
+    settings["train"]["log_every"] += 1
+    path.write_text(yaml.safe_dump(settings))
+    out = rmt(capsys, "runs sweep").out
+    assert out.splitlines()[1].split() == ["run", "memory", "lr", "seed", "steps", "accuracy"]
+    assert "also different: train.log_every (rmt runs --compare shows how)" in out
 
 
 def test_runs_are_compared_setting_by_setting(capsys, sweep):
     out = rmt(capsys, "runs sweep --compare").out
-    assert out.splitlines()[0] == "model.memory.size"
     first, second, third = (sweep / f"a-rather-long-name-of-a-run-number-{number}" for number in range(3))
-    assert f"optimizer.lr\n  0.001        {first}, {second}\n  0.01         {third}\n" in out
-    assert "seed" not in out.split()
+    assert [line.split() for line in out.splitlines()] == [
+        ["setting", "value", "runs"],
+        ["memory", "2", str(first)],
+        ["4", str(second)],
+        ["16", str(third)],
+        ["lr", "0.01", str(third)],
+        ["0.001", "the", "other", "2"],
+    ]
     alone = rmt(capsys, f"runs {first} --compare").out
     assert alone == "the runs differ in nothing but their seeds and machines\n"
 

@@ -24,9 +24,9 @@ EXAMPLES = """examples:
   rmt runs runs/a runs/b --compare                     every setting in which runs differ, by its values
   rmt runs --json"""
 SHARED = ("task", "length", "segments", "model", "memory", "cache", "depth", "recipe", "seed")
-LEAST_NAME = 20  # columns for the name of a run, however many settings differ
 WIDEST = 200  # columns of a table in a pipe
 GAP = 2  # columns between two columns, as rich puts them
+Column = tuple[str, Sequence[str]]  # heading and values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +136,7 @@ def show(runs: Sequence[ListedRun]) -> None:
     from rich.table import Table
 
     from rmt.experiments.listed import differing, spelled
+    from rmt.experiments.naming import DERIVED, UNNAMED
     from rmt.train.names import short_name
 
     rows = [row_of(run) for run in runs]
@@ -144,11 +145,12 @@ def show(runs: Sequence[ListedRun]) -> None:
     terminal.print(
         cell("all: " + ", ".join(f"{name} {value}" for name, value in same.items() if value != "–"))
     )
-    names = [*differing(runs), *(["seed"] if "seed" not in same else [])]
-    columns = {short_name(name): [spelled(run.value(name)) for run in runs] for name in names}
+    names = differing(runs)
+    telling = [name for name in names if name not in UNNAMED | DERIVED | {"train.steps"}]
+    telling += ["seed"] if "seed" not in same else []
+    columns = {short_name(name): [spelled(run.value(name)) for run in runs] for name in telling}
     ends = {"steps": [f"{row['steps']:,}" for row in rows], **results(rows)}
-    columns.pop("steps", None)
-    shown = fitting(columns, ends, terminal.width)
+    shown = fitting(columns, ("run", [row["run"] for row in rows]), ends, terminal.width)
     table = Table(box=None, pad_edge=False)
     table.add_column("run", overflow="fold")
     for name in (*shown, *ends):
@@ -158,7 +160,8 @@ def show(runs: Sequence[ListedRun]) -> None:
             *map(cell, (row["run"], *(column[index] for column in (*shown.values(), *ends.values()))))
         )
     terminal.print(table)
-    if left_out := [name for name in columns if name not in shown]:
+    aside = [short_name(name) for name in names if name in UNNAMED]
+    if left_out := [name for name in (*columns, *aside) if name not in shown]:
         terminal.print(cell(f"also different: {', '.join(left_out)} (rmt runs --compare shows how)"))
     for row in rows:
         if row["explorer"]:
@@ -175,10 +178,13 @@ def results(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def fitting(
-    columns: Mapping[str, list[str]], ends: Mapping[str, list[str]], width: int
+    columns: Mapping[str, list[str]], names: Column, ends: Mapping[str, list[str]], width: int
 ) -> dict[str, list[str]]:
-    """As many of the columns, from the first, as leave room for the runs' names and the last columns."""
-    room = width - LEAST_NAME - sum(map(needed, ends.items()))
+    """As many of the columns, from the first, as leave room for the last ones and for whole names.
+
+    Names that take more than half of the width may be folded.
+    """
+    room = width - sum(map(needed, ends.items())) - min(needed(names), width // 2)
     shown: dict[str, list[str]] = {}
     for name, values in columns.items():
         room -= needed((name, values))
@@ -188,7 +194,7 @@ def fitting(
     return shown
 
 
-def needed(column: tuple[str, Sequence[str]]) -> int:
+def needed(column: Column) -> int:
     """The width of a column with what stands before it."""
     name, values = column
     return GAP + max(map(len, (name, *values)))
@@ -196,15 +202,29 @@ def needed(column: tuple[str, Sequence[str]]) -> int:
 
 def compare(runs: Sequence[ListedRun]) -> None:
     """Every setting that differs, each of its values with the runs that have it."""
-    from rmt.experiments.listed import differing, spelled
+    from rich.table import Table
 
-    terminal = console(width=WIDEST)
+    from rmt.experiments.listed import differing
+    from rmt.train.names import short_name
+
+    terminal, table = console(width=WIDEST), Table(box=None, pad_edge=False)
+    for heading in ("setting", "value", "runs"):
+        table.add_column(heading, overflow="fold")
     for name in differing(runs):
-        terminal.print(cell(name))
-        by_value: dict[str, list[str]] = {}
-        for run in runs:
-            by_value.setdefault(spelled(run.value(name)), []).append(str(run.folder))
-        for value, folders in by_value.items():
-            terminal.print(cell(f"  {value:12} {', '.join(folders)}"))
-    if not differing(runs):
-        terminal.print(cell("the runs differ in nothing but their seeds and machines"))
+        setting = short_name(name)
+        for value, folders in by_value(runs, name):
+            for folder in folders if len(folders) <= len(runs) / 2 else [f"the other {len(folders)}"]:
+                table.add_row(*map(cell, (setting, value, folder)))
+                setting = value = ""
+    same = cell("the runs differ in nothing but their seeds and machines")
+    terminal.print(table if table.rows else same)
+
+
+def by_value(runs: Sequence[ListedRun], name: str) -> list[tuple[str, list[str]]]:
+    """The values of a setting, each with its runs, the most usual one last."""
+    from rmt.experiments.listed import spelled
+
+    folders: dict[str, list[str]] = {}
+    for run in runs:
+        folders.setdefault(spelled(run.value(name)), []).append(str(run.folder))
+    return sorted(folders.items(), key=lambda pair: len(pair[1]))
