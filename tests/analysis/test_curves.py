@@ -1,5 +1,6 @@
 """Learning curves as numbers, and their page in a browser."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def test_runs_of_different_lengths_are_thinned_at_the_same_steps():
 def sheet():
     """Two curves, one of them a band, in two charts; a label and a folder that would be markup."""
     losses = {"<b>memory 2": [[(1, 4.0), (2, 2.0)], [(1, 2.0), (2, 1.0)]], "memory 4": [[(1, 3.0), (3, 0.5)]]}
-    accuracies = {label: [[(2, 0.25)]] for label in losses}
+    accuracies = {label: [[(500, 0.25), (2000, 0.5)]] for label in losses}
     runs = [PlottedRun(Path("run"), label, "0", 2, "accuracy 0.5", None) for label in losses]
     charts = [chart("training loss", losses), chart("validation accuracy", accuracies)]
     return CurveSheet("copy: by memory", "a note", charts, runs)
@@ -49,6 +50,22 @@ def visit(request, sheet, tmp_path):
         yield visit
         assert visit.complaints == []
         visit.close()
+
+
+def test_no_number_of_an_axis_is_cut_or_lies_on_another(visit):
+    boxes = visit.page.evaluate(
+        """[...document.querySelectorAll(".plot")].map((plot) => [plot, ...plot.querySelectorAll("text")].map(
+        (element) => { const { left, right, top, bottom } = element.getBoundingClientRect();
+        return [left, right, top, bottom]; }))"""
+    )
+    for (left, right, top, bottom), *texts in boxes:
+        assert len(texts) > 3
+        for text in texts:
+            assert left <= text[0] < text[1] <= right
+            assert top <= text[2] < text[3] <= bottom
+        for first, second in itertools.combinations(texts, 2):
+            beside = first[1] <= second[0] or second[1] <= first[0]
+            assert beside or first[3] <= second[2] or second[3] <= first[2]
 
 
 def test_the_page_fits_tells_values_and_hides_curves(visit):

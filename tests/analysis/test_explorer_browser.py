@@ -1,11 +1,33 @@
 """The explorer in a real browser: it draws, it moves, it tells the right numbers, it runs nothing else."""
 
+from dataclasses import replace
+
 import pytest
 
 from rmt.analysis.capture import capture
-from tests.analysis.pages import LENGTH, Visit, chromium, data_of, example, model_of, page_of
+from rmt.analysis.explorer import explore
+from tests.analysis.pages import LENGTH, WORDS, Visit, chromium, data_of, example, model_of, page_of
 from tests.analysis.test_explorer_page import HOSTILE
+from tests.laws.models import build, configuration
 
+# the contrast of a chip's text and ground where a row of one weight is looked at, the least of all colours
+CONTRAST = """(weight) => {
+  const parse = (text) => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
+  const linear = (part) => (part /= 255) <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const card = parse(getComputedStyle(document.querySelector(".row")).backgroundColor);
+  const contrasts = ["write", "read", "rewrite", "mix", "cache", "other"].map((operation) => {
+    const span = spanOf(current(), "read", Float32Array.of(weight), operation);
+    byId("row").replaceChildren(span);
+    const [chip, text] = [span.querySelector("li"), span.querySelector("li > span")];
+    const shade = Number(chip.style.getPropertyValue("--weight"));
+    const colour = parse(getComputedStyle(chip).color);
+    const ground = colour.map((part, at) => shade * part + (1 - shade) * card[at]);
+    const pair = [light(ground), light(parse(getComputedStyle(text).color))].sort((a, b) => b - a);
+    return (pair[0] + 0.05) / (pair[1] + 0.05);
+  });
+  return Math.min(...contrasts);
+}"""
 PHONE = {"viewport": {"width": 400, "height": 800}, "has_touch": True, "device_scale_factor": 2}
 
 
@@ -199,6 +221,33 @@ def test_predictions_are_marked_right_or_wrong(visit):
     assert there.text("#answers").count("✗") == 4 - right
     there.page.select_option("#segment", "0")
     assert there.text("#answers-hint") == "Nothing is asked of the model in this segment."
+
+
+def test_of_many_heads_those_of_the_chosen_layer_are_shown(visit):
+    model = build(replace(configuration("rmt"), layers=4, heads=7))
+    there = visit(page_of(model))
+    there.page.select_option("#layer", "2")
+    assert there.text("#heads-title") == "Heads of layer 3 of 4 in this segment"
+    assert there.page.locator("#thumbnails button").all_inner_texts()[::6] == ["layer 3 · 1", "layer 3 · 7"]
+    assert there.page.locator("#scores tbody th").all_inner_texts()[::6] == [
+        "layer 3, head 1",
+        "layer 3, head 7",
+    ]
+    assert there.text("#scores-hint").startswith("The table is over the heads of layer 3, segment ")
+
+
+def test_predictions_are_hidden_where_nothing_is_asked_of_a_model(visit):
+    unasked = example()._replace(wanted=example().wanted & False)
+    there = visit(explore(model_of(), [unasked], LENGTH, WORDS, "a run", ["tiny"]))
+    assert there.page.locator("#answers").is_hidden()
+    assert there.page.locator("#thumbnails").is_visible()
+
+
+def test_what_a_chip_says_can_be_read_on_its_colour(visit):
+    for scheme in ("light", "dark"):
+        there = visit(page_of(model_of("rmt")), color_scheme=scheme)
+        for number in range(101):
+            assert there.page.evaluate(CONTRAST, number / 100) > 4.5, (scheme, number)
 
 
 def test_everything_that_can_be_used_has_a_name(visit):

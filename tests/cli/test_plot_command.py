@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rmt.experiments.listed import label, listed_runs
 from tests.analysis.pages import data_of
 from tests.cli.command import TRAIN, rmt
 
@@ -71,6 +72,13 @@ def test_seeds_of_one_setting_are_a_band_and_the_legend_says_what_differs(capsys
     assert "least" not in alone
     measured = [record["accuracy"] for record in lines(sweep / "b", "valid")]
     assert accuracy["curves"][1]["mean"] == pytest.approx(measured, rel=1e-5)
+
+
+def test_a_legend_leaves_out_what_a_run_does_not_have(sweep):
+    first, second = listed_runs([sweep / "a-0", sweep / "b"], warn=print)
+    second.settings["task.data"] = "book.txt"
+    names = ["task.data", "model.memory.size"]
+    assert [label(run, names) for run in (first, second)] == ["memory 2", "book.txt, memory 3"]
 
 
 def test_a_run_is_drawn_into_its_own_folder_and_many_into_the_folder_here(capsys, sweep):

@@ -46,6 +46,11 @@ def test_a_tokenizer_is_restored_from_its_folder(tmp_path, name):
     assert json.loads((tmp_path / "vocabulary.json").read_text())["tokens"] == tokenizer.kind
 
 
+def test_the_end_of_a_line_is_a_sign_to_a_reader():
+    assert ByteTokenizer(Bytes([10, 97, 255])).shown() == ["↵", "a", "\\xff"]
+    assert CharacterTokenizer(Characters(["\n", "a", "\t"])).shown() == ["↵", "a", "\\t"]
+
+
 def test_a_tokenizer_of_the_library_is_restored_byte_for_byte(tmp_path):
     tokenizer = LineTokenizer(LibraryTokens(trained().to_str()))
     write_tokenizer(tmp_path, tokenizer)

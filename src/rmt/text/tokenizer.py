@@ -21,6 +21,7 @@ from rmt.text.vocabulary import FILE, UnknownSymbol, Vocabulary
 
 CONTEXT = 8  # tokens that a token's text can depend on
 LONGEST_CHARACTER = 4  # bytes
+LINE_END = "↵"  # as a reader sees it
 LIBRARY_FILE = "tokenizer.json"  # what the tokenizers library reads and writes
 
 
@@ -71,8 +72,11 @@ class ByteTokenizer(VocabularyTokenizer):
         return lambda id: decoder.decode(bytes([self.vocabulary.symbols[id]]))
 
     def shown(self) -> list[str]:
-        """Printable ASCII as it is, other bytes by their value."""
-        return [chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in self.vocabulary.symbols]
+        """Printable ASCII as it is, a line's end as a sign, other bytes by their value."""
+        return [
+            chr(byte) if 32 <= byte < 127 else LINE_END if byte == ord("\n") else f"\\x{byte:02x}"
+            for byte in self.vocabulary.symbols
+        ]
 
 
 class CharacterTokenizer(VocabularyTokenizer):
@@ -96,7 +100,10 @@ class CharacterTokenizer(VocabularyTokenizer):
         return lambda id: str(self.vocabulary.symbols[id])
 
     def shown(self) -> list[str]:
-        return [symbol if symbol.isprintable() else repr(symbol)[1:-1] for symbol in self.vocabulary.symbols]
+        return [
+            LINE_END if symbol == "\n" else symbol if symbol.isprintable() else repr(symbol)[1:-1]
+            for symbol in self.vocabulary.symbols
+        ]
 
 
 class LineTokenizer(VocabularyTokenizer):

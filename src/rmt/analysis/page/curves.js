@@ -3,7 +3,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 const hidden = new Set(); // numbers of the labels that are not shown
-const MARGIN = { left: 52, right: 12, top: 10, bottom: 26 };
+const MARGIN = { left: 52, right: 24, top: 10, bottom: 26 };
 const SVG = "http://www.w3.org/2000/svg";
 
 function node(name, attributes = {}, ...children) {
@@ -99,7 +99,7 @@ class CurveChart {
     ]);
     const steps = this.ticks.x.map((step) =>
       node("svg:text", { x: this.x(step), y: bottom + 18, "text-anchor": "middle" }, short(step)));
-    steps.push(node("svg:text", { x: MARGIN.left - 8, y: bottom + 18, "text-anchor": "end" }, "step"));
+    steps.push(node("svg:text", { x: 0, y: bottom + 18 }, "step"));
     const curves = this.shown().flatMap((curve) => this.lines(curve));
     this.cross = node("svg:g");
     this.plot.replaceChildren(...grid, ...steps, ...curves, this.cross);

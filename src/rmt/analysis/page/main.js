@@ -124,6 +124,7 @@ function repaint() {
   readColours();
   showThumbnails();
   drawMap(until);
+  showRow();
 }
 
 function start() {

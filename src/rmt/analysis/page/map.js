@@ -16,6 +16,12 @@ function readColours() {
 
 const rgb = (name, alpha = 1) => `rgb(${colours[name].join(" ")} / ${alpha})`;
 
+/** Whether a colour of this strength on a card is a ground for white text. */
+function isDark(name, strength) {
+  const light = colours[name].map((part, at) => ((strength * part + (1 - strength) * colours.card[at]) / 255) ** 2.2);
+  return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] < 0.18;
+}
+
 /** One head as a picture of one pixel per cell. */
 function raster(segment, layer, head) {
   const [keys, rows] = [keysOf(segment), rowsOf(segment)];

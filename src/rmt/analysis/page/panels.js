@@ -1,5 +1,7 @@
 // Everything beside the map: pickers, timeline, the chosen row, predictions, heads and their scores.
 
+const MANY_HEADS = 24;
+
 function fillPickers() {
   const example = data.examples[place.example];
   const options = {
@@ -67,21 +69,22 @@ function showRow() {
   let start = 0;
   for (const [which, size] of segment.spans.entries()) {
     const weights = row.subarray(start, (start += size));
-    if (size) parts.push(spanOf(segment, SPANS[which], weights, className(operationOf(query.span, SPANS[which]))));
+    if (size) parts.push(spanOf(segment, SPANS[which], weights, operationOf(query.span, SPANS[which])));
   }
   byId("row").replaceChildren(...parts);
 }
 
-function spanOf(segment, span, weights, colour) {
-  const element = make("div", `span ${colour}`);
+function spanOf(segment, span, weights, operation) {
+  const element = make("div", `span ${className(operation)}`);
   const share = weights.reduce((sum, weight) => sum + weight, 0);
   const line = make("p");
   line.append(make("span", "label", span), meter(share), make("span", "number", percent(share)));
   const chips = make("ul", "chips");
   for (const [number, weight] of weights.entries()) {
     const label = labelOf(segment, span, number);
-    const chip = make("li", weight > 0.55 ? "strong" : "");
-    chip.style.setProperty("--weight", (weight ** GAMMA).toFixed(3));
+    const shade = weight ** GAMMA;
+    const chip = make("li", isDark(operation, shade) ? "dark" : "");
+    chip.style.setProperty("--weight", shade.toFixed(3));
     chip.title = `${named({ span, number, label })}: ${weight.toFixed(3)}`;
     chip.append(make("span", "", label || "·"));
     chips.append(chip);
@@ -100,7 +103,8 @@ function meter(share) {
 
 function showAnswers() {
   const segment = current();
-  const asked = segment.wanted.some(Boolean);
+  const isAsked = ({ wanted }) => wanted.some(Boolean);
+  byId("answers").closest("section").hidden = !data.examples[place.example].segments.some(isAsked);
   const lines = { input: segment.tokens, predicted: segment.predicted, target: segment.targets };
   const rows = Object.entries(lines).map(([name, words]) => {
     const row = make("tr");
@@ -115,7 +119,7 @@ function showAnswers() {
   }));
   byId("answers").replaceChildren(...rows, marks);
   const right = segment.tokens.filter((_, at) => verdict(segment, at) === "right").length;
-  byId("answers-hint").textContent = asked
+  byId("answers-hint").textContent = isAsked(segment)
     ? `${right} of ${segment.wanted.filter(Boolean).length} right in this segment.`
     : "Nothing is asked of the model in this segment.";
 }
@@ -125,10 +129,19 @@ function verdict(segment, at) {
   return segment.predicted[at] === segment.targets[at] ? "right" : "wrong";
 }
 
+/** The layers whose heads are shown: all, or where heads are many, the chosen one. */
+function shownLayers() {
+  if (data.layers * data.heads > MANY_HEADS) return [place.layer];
+  return Array.from({ length: data.layers }, (_, layer) => layer);
+}
+
 function showThumbnails() {
   const segment = current();
   const buttons = [];
-  for (let layer = 0; layer < data.layers; layer++) {
+  const layers = shownLayers();
+  byId("heads-title").textContent = layers.length < data.layers
+    ? `Heads of layer ${place.layer + 1} of ${data.layers} in this segment` : "All heads in this segment";
+  for (const layer of layers) {
     for (let head = 0; head < data.heads; head++) {
       const button = make("button");
       button.type = "button";
@@ -172,17 +185,18 @@ function showScores() {
     top.append(heading);
   }
   const body = make("tbody");
-  for (let index = 0; index < data.layers * data.heads; index++) body.append(scoreRow(segment, names, index));
+  for (const layer of shownLayers())
+    for (let head = 0; head < data.heads; head++) body.append(scoreRow(segment, names, layer, head));
   const head = make("thead");
   head.append(top);
   byId("scores").replaceChildren(head, body);
   const { name, segments } = data.examples[place.example];
-  byId("scores-hint").textContent = `The table is over segment ${place.segment + 1} of ${segments.length} of ${name} alone; ` +
-    `the buttons are the clearest heads over all ${segments.length} of its segments.`;
+  const heads = shownLayers().length < data.layers ? `the heads of layer ${place.layer + 1}, ` : "";
+  byId("scores-hint").textContent = `The table is over ${heads}segment ${place.segment + 1} of ${segments.length} of ${name} alone; ` +
+    `the buttons are the clearest of all heads over all ${segments.length} of its segments.`;
 }
 
-function scoreRow(segment, names, index) {
-  const [layer, head] = [Math.floor(index / data.heads), index % data.heads];
+function scoreRow(segment, names, layer, head) {
   const row = make("tr");
   row.setAttribute("aria-current", String(layer === place.layer && head === place.head));
   const button = make("button", "", `layer ${layer + 1}, head ${head + 1}`);
@@ -192,7 +206,7 @@ function scoreRow(segment, names, index) {
   heading.append(button);
   row.append(heading);
   for (const name of names) {
-    const [mass, straight, reversed, compression] = segment.scores[name][index];
+    const [mass, straight, reversed, compression] = segment.scores[name][layer * data.heads + head];
     const order = Math.max(straight, reversed) < data.diagonal ? "mixed" : straight >= reversed ? "straight" : "reversed";
     const cell = make("td", className(name));
     cell.dataset.name = name;
