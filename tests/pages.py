@@ -1,10 +1,14 @@
 """README and documentation as what they promise: code blocks, command lines, links."""
 
+import contextlib
+import io
 import re
 import shlex
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
@@ -18,10 +22,12 @@ PAGES = [
 ]
 MADE = {"docs/commands.md", "docs/tour.md"}  # docs/site.py makes them for the site
 FENCE = re.compile(r"^```(\w*)(?: title=\"([^\"]*)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-INLINE = re.compile(r"(?<!`)`(rmt [^`\n]+)`(?!`)")
+INLINE = re.compile(r"(?<!`)`((?:rmt|make|pip|python3?) (?:[^`\n]|\n(?!\n))+)`(?!`)")
 LINK = re.compile(r"\]\((?!\w+:)([^)\s]*)\)")
 HEADING = re.compile(r"^#+ (.*?)\s*$", re.MULTILINE)
 PLACEHOLDERS = ("…", "CMD", "COMMAND", "|")  # a text in a sentence that is no whole command line
+NEEDS_EXTRA = re.compile(r"needs the extra (\w+)")
+PACKAGES = {"export": ("onnx", "onnxscript", "onnxruntime")}  # what an extra brings, where a page needs it
 
 
 class Fence(NamedTuple):
@@ -30,13 +36,22 @@ class Fence(NamedTuple):
     page: Path
     line: int
     language: str
-    title: str  # "needs a GPU": the block is not run by the tests, and readers see why
+    title: str  # "needs a GPU": the tests do not run the block, and readers see why
     text: str
     printed: str | None  # the block of language `text` right behind it
 
     @property
     def runs_here(self) -> bool:
+        if extra := NEEDS_EXTRA.fullmatch(self.title):
+            return all(map(find_spec, PACKAGES[extra[1]]))
         return not self.title.startswith("needs ")
+
+    def run(self, module: ModuleType) -> str:
+        """What a block of Python prints, run in a module that the blocks of its page share."""
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile("\n" * self.line + self.text, str(self.page), "exec"), vars(module))
+        return printed.getvalue()
 
 
 class ShellLine(NamedTuple):
@@ -70,16 +85,21 @@ def fences(page: Path) -> Iterator[Fence]:
 
 
 def shell_lines(page: Path) -> Iterator[ShellLine]:
-    """The command lines of a page: behind prompts in console blocks, all lines of bash blocks."""
+    """The command lines of a page."""
     for fence in fences(page):
-        text = fence.text.replace("\\\n", " ")
-        if fence.language == "console":
-            for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-                line, _, output = part.partition("\n")
-                yield ShellLine(fence, line, output.strip())
-        if fence.language == "bash":
-            for line in filter(None, map(str.strip, text.splitlines())):
-                yield ShellLine(fence, line, "")
+        yield from fence_lines(fence)
+
+
+def fence_lines(fence: Fence) -> Iterator[ShellLine]:
+    """The command lines of a block: behind prompts where it is a console, all lines of bash."""
+    text = fence.text.replace("\\\n", " ")
+    if fence.language == "console":
+        for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+            line, _, output = part.partition("\n")
+            yield ShellLine(fence, line, output.strip())
+    if fence.language == "bash":
+        for line in filter(None, map(str.strip, text.splitlines())):
+            yield ShellLine(fence, line, "")
 
 
 def invocations(line: str) -> Iterator[list[str]]:
@@ -99,13 +119,26 @@ def invocations(line: str) -> Iterator[list[str]]:
         command = []
 
 
+def inline_lines(page: Path) -> Iterator[str]:
+    """Command lines in the sentences of a page, whole or not."""
+    for span in INLINE.finditer(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if not any(sign in span[1] for sign in PLACEHOLDERS):
+            yield " ".join(span[1].split())
+
+
 def inline_commands(page: Path) -> Iterator[list[str]]:
-    """Commands with options in the sentences of a page, whole or not; `rmt train` alone is a name."""
-    text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    for span in INLINE.finditer(text):
-        words = shlex.split(span[1].replace("'", " "))[1:]
-        if not any(sign in span[1] for sign in PLACEHOLDERS) and any(word.startswith("--") for word in words):
+    """Commands of rmt with options in the sentences of a page; `rmt train` alone is a name."""
+    for line in inline_lines(page):
+        program, *words = shlex.split(line.replace("'", " "))
+        if program == "rmt" and any(word.startswith("--") for word in words):
             yield words
+
+
+def words_of(page: Path, program: str) -> Iterator[list[str]]:
+    """The words of every line that starts with a program, in blocks and in sentences; comments left out."""
+    for line in (*(line.text for line in shell_lines(page)), *inline_lines(page)):
+        if line.startswith(program):
+            yield shlex.split(line, comments=True)
 
 
 def links(page: Path) -> Iterator[tuple[str, str]]:

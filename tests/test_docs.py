@@ -1,19 +1,14 @@
-"""A walk through README and documentation: commands are understood, links lead somewhere, everything runs.
+"""README and documentation: commands are understood, links lead somewhere, nothing stays untested.
 
-`make test` parses every command by the front end and follows every link; `make test-all` also runs what the
-pages show, in a folder with the files that they talk about. A run is cut to two updates of a tiny model there
-(tests/cut.py). A block that cannot run on any machine says so to its readers, too, by a title: "needs a GPU".
-Lines that install or make something (`make`, `pip`, environments) are for continuous integration.
+Here every command is parsed, every link followed, and every line of make, pip and scripts held against what
+there is; test_examples.py runs the blocks of Python, test_walk.py everything.
 """
 
-import gzip
 import json
-import os
 import re
-import shutil
 import subprocess
-import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +17,25 @@ import pytest
 from rmt.cli import finetune_language
 from rmt.cli.front import Command
 from tests.cli.commands import all_commands
-from tests.cut import run
 from tests.pages import (
     DOCS,
     MADE,
     PAGES,
     ROOT,
     anchors,
+    fences,
     inline_commands,
     invocations,
     links,
     name_of,
     shell_lines,
+    words_of,
 )
 
-WALKED = [page for page in PAGES if any(shell_lines(page))]
-SET_UP = ("make", "python3 -m venv", ". .venv", "python -m pip", "pip ")
-SCRIPTS = ("python examples/", "python benchmarks/", "python docs/")  # tests of their own run them
-FIRST_RUN = "rmt train copy --segments 3 --length 8 --target 0.99"  # the run that all pages talk about
-SHELL = set("|<>;&*$")
+LANGUAGES = ("console", "bash", "python", "json", "text", "")
+CODE = re.compile(r"^(\$|import|from \w+ import|make|pip|python3?|rmt|def|class)( |$)", re.MULTILINE)
+ENVIRONMENT = ("python3 -m venv .venv", ". .venv/bin/activate")
+PROGRAMS = ("rmt ", "python ", "make", "zcat ", "torchrun ", "srun ", *ENVIRONMENT)
 OTHERS = ("--version", "--help", "help", "completion")  # no option of theirs is in a dataclass
 
 
@@ -97,73 +92,49 @@ def test_the_page_on_installing_names_every_extra():
 
 
 @over(PAGES)
-def test_scripts_that_a_page_starts_exist(page):
+def test_every_block_of_a_page_is_of_a_kind_that_is_tested(page):
+    blocks = list(fences(page))
+    assert len(re.findall(r"^ *(?:```(?!`)|~~~)", page.read_text(), re.MULTILINE)) == 2 * len(blocks)
+    for block in blocks:
+        where = f"{name_of(page)}:{block.line}"
+        assert block.language in LANGUAGES, f"{where}: nothing tests {block.language!r}"
+        if block.language in ("", "text"):
+            assert not CODE.search(block.text), f"{where}: code and commands name their language"
+        elif block.language == "json":
+            json.loads(block.text)
     for line in shell_lines(page):
-        if line.text.startswith(SCRIPTS):
-            assert (ROOT / line.text.split()[1]).exists(), line.text
+        assert line.text.startswith((*PROGRAMS, "#")), f"{line}: nothing tests it"
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory) -> Path:
-    """A folder with all files and backbones that pages talk about, small."""
-    pytest.importorskip("transformers")
-    from tests.hf.tokens import tokenizer
-    from tests.hf.zoo import plain
-
-    folder = tmp_path_factory.mktemp("library")
-    text = "The fox and the grapes. It was the best of times, it was the worst of times.\n" * 50
-    for name in ("library.txt", "letters.txt", "letter.txt", "huge.txt"):
-        (folder / name).write_text(text)
-    for name in ("book.txt", "novel.txt"):
-        (folder / name).write_text(text * 20)
-    for name in ("huge.txt.gz", "huge.gz"):
-        (folder / name).write_bytes(gzip.compress(text.encode()))
-    rows = [
-        {"text": f"w{index % 5} w3 w4 " * 30, "label": "good" if index % 2 else "bad"} for index in range(24)
-    ]
-    (folder / "documents.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (folder / "reviews.csv").write_text(
-        "text,label\n" + "\n".join(f"{row['text']},{row['label']}" for row in rows)
-    )
-    for name in ("bert-base-uncased", "roberta-base", "sentence-transformers/all-MiniLM-L6-v2"):
-        plain("bert", max_position_embeddings=512, num_labels=2).float().save_pretrained(folder / name)
-        tokenizer(limit=512).save_pretrained(folder / name)
-    (folder / "examples").symlink_to(ROOT / "examples")
-    (folder / "bin").mkdir()
-    (folder / "bin" / "rmt").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rmt "$@"\n')
-    (folder / "bin" / "rmt").chmod(0o755)
-    return folder
+@over(PAGES)
+def test_make_has_the_targets_and_variables_that_a_page_names(page):
+    variables = set(re.findall(r"^(\w+) \?=", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for words in words_of(page, "make"):
+        assert {word.partition("=")[0] for word in words if "=" in word} <= variables, words
+        done = subprocess.run(["make", "--dry-run", *words[1:]], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
-@over(WALKED)
-def test_the_commands_of_a_page_run_as_they_are_written(page, library, tmp_path, monkeypatch, capfd):
-    work = tmp_path / "work"
-    shutil.copytree(library, work, symlinks=True)
-    monkeypatch.chdir(work)
-    monkeypatch.setattr(sys, "path", [*sys.path])  # a task named `module:Class` adds the current folder
-    assert code_of(FIRST_RUN, work) == 0
-    for line in shell_lines(page):
-        if line.fence.runs_here and not line.text.startswith((*SET_UP, *SCRIPTS)):
-            capfd.readouterr()
-            code = code_of(line.text, work)
-            out, err = capfd.readouterr()
-            if line.fails:
-                assert (code, err.strip()) == (2, line.output), line.text
-            else:
-                assert code == 0, f"{line.text}\n{err}"
-            if line.output and "data " in line.text and not line.fails:
-                assert out.strip() == line.output
+@over(PAGES)
+def test_what_a_page_installs_is_there(page):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for words in (*words_of(page, "pip install "), *words_of(page, "python -m pip install ")):
+        _, _, wanted = " ".join(words).partition("install ")
+        pinned, _, package = wanted.rpartition(" ")
+        name, extras = re.fullmatch(r"([\w.-]+?)(?:\[([\w,]+)\])?", package).groups()
+        assert (name, pinned) in ((".", "-c constraints.txt"), (project["name"], "")), wanted
+        assert set(filter(None, (extras or "").split(","))) <= project["optional-dependencies"].keys(), wanted
 
 
-def code_of(line: str, work: Path) -> int:
-    """The exit code of a command line; what needs a shell gets one, with an `rmt` that is not cut."""
-    commands = list(invocations(line))
-    if line.startswith("rmt ") and not SHELL & set(line.partition(" #")[0].replace(' |"', "")):
-        return run(commands[0])
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    environment["PATH"] = f"{work / 'bin'}{os.pathsep}{environment['PATH']}"
-    return subprocess.run(["bash", "-c", line], env=environment, cwd=work).returncode
+@over(PAGES)
+def test_scripts_that_a_page_starts_have_its_options(page):
+    for words in words_of(page, "python "):
+        if words[1] == "-m":
+            assert words[2] in ("pip", "build") or find_spec(words[2]), words
+            continue
+        script = (ROOT / words[1]).read_text()
+        flags = [word for word in words if word.startswith("--")]
+        assert all(f'"{flag}"' in script for flag in flags), words
 
 
 @pytest.mark.slow

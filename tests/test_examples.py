@@ -1,7 +1,5 @@
 """What the documentation shows is true: examples run, Python blocks run, commands are understood."""
 
-import contextlib
-import io
 import re
 import runpy
 import shlex
@@ -20,6 +18,7 @@ from tests.pages import DOCS, ROOT, ShellLine, fences, name_of, shell_lines
 
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page.name != "huggingface.md"]  # tests/hf runs that
 RUN = "runs/copy-8-3-rmt-modern-0"  # the run the pages talk about
+TEXT_RUN = "runs/text-book.txt-rmt-modern-0"  # and the other one
 TINY = shlex.split("--model.layers 1 --model.head_width 4 --steps 2 --batch 4 --device cpu --quiet")
 TRIED = ("train", "finetune", "data", "evaluate", "attention", "generate", "runs", "report")
 CHECKED = ("data",)  # commands whose output, where a page shows it, must be right
@@ -30,19 +29,22 @@ def commands() -> Iterator[ShellLine]:
     for page in sorted(DOCS.glob("*.md")):
         for line in shell_lines(page):
             words = line.text.split()
-            elsewhere = any(word.startswith("runs/") and word != RUN for word in words)
+            elsewhere = any(word.startswith(("runs/", "with-memory")) and word != RUN for word in words)
             if line.fence.language == "console" and words[0] == "rmt" and words[1] in TRIED and not elsewhere:
                 yield line
 
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the run that the pages talk about, but tiny and untrained."""
+    """A folder with the runs that the pages talk about, but tiny and untrained."""
     folder = tmp_path_factory.mktemp("workplace")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Copy, "sizes", {"train": 1000, "valid": 20, "test": 20})
-        assert main(["train", "copy", "--out", str(folder / RUN), *TINY]) == 0
-    (folder / "book.txt").write_text("It was the best of times. " * 400)
+        patch.chdir(folder)
+        assert main(["train", "copy", "--out", RUN, *TINY]) == 0
+        Path("book.txt").write_text("It was the best of times. " * 400)
+        assert main(["train", "text", "--data", "book.txt", "--out", TEXT_RUN, *TINY]) == 0
+        assert main(["stream", TEXT_RUN, "book.txt", "--save", "library.state"]) == 0
     return folder
 
 
@@ -78,11 +80,9 @@ def test_the_python_blocks_of_a_page_run_and_print_what_it_says(page, monkeypatc
     module = types.ModuleType(page.stem)  # as the blocks would be in a file of their own
     monkeypatch.setitem(sys.modules, page.stem, module)
     for block in fences(page):
-        if block.language == "python":
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                exec(compile("\n" * block.line + block.text, str(page), "exec"), vars(module))
-            assert block.printed is None or printed.getvalue() == block.printed
+        if block.language == "python" and not block.title:
+            printed = block.run(module)
+            assert printed == (block.printed or printed)
 
 
 @pytest.mark.usefixtures("at_work")
