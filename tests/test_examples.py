@@ -44,7 +44,6 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert main(["train", "copy", "--out", RUN, *TINY]) == 0
         Path("book.txt").write_text("It was the best of times. " * 400)
         assert main(["train", "text", "--data", "book.txt", "--out", TEXT_RUN, *TINY]) == 0
-        assert main(["stream", TEXT_RUN, "book.txt", "--save", "library.state"]) == 0
     return folder
 
 

@@ -76,7 +76,9 @@ def measure(options: EvaluateOptions) -> dict[str, float]:
     """The metrics of a run."""
     from rmt.cli.progress import counting
     from rmt.experiments.evaluation import Evaluation, evaluate_run
+    from rmt.experiments.opened import use_threads_of
 
+    use_threads_of(options.run)
     asked = Evaluation(**{field.name: getattr(options, field.name) for field in fields(Evaluation)})
     with counting(options.split, options.quiet) as progress:
         return evaluate_run(options.run, asked, progress)

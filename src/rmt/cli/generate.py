@@ -71,8 +71,10 @@ def main(argv: Sequence[str]) -> int:
     if not (options.prompt or options.file or options.resume or options.interactive):
         raise ConfigError("prompt is missing: give a text with --prompt, or a saved state with --resume")
     require_new(options.save, options.resume)
+    from rmt.experiments.opened import use_threads_of
     from rmt.experiments.stream import open_session
 
+    use_threads_of(options.run)
     with trusting(options.trust):
         session = open_session(
             options.run, options.device, options.resume, options.unknown, options.precision

@@ -78,8 +78,10 @@ def refuse(options: StreamOptions) -> None:
 
 
 def run(options: StreamOptions, file: BinaryIO) -> int:
+    from rmt.experiments.opened import use_threads_of
     from rmt.experiments.stream import TextStream, open_session
 
+    use_threads_of(options.run)
     session = open_session(options.run, options.device, options.resume, options.unknown, options.precision)
     target = options.save or options.resume
     source = "-" if options.file == "-" else str(Path(options.file).absolute())

@@ -6,6 +6,8 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError, DataError, shown
 from rmt.experiments.run import TASK_FILE
@@ -42,6 +44,12 @@ def open_run(path: str | Path, device: str = "cpu", asked: AskedPrecision = "aut
     model = load(path).to(device, weight_format(precision))
     tokenizer, length = (stored_parts if has_tokenizer(folder) else parts_of_data)(folder, config)
     return OpenedRun(folder, config, model, tokenizer, length, precision)
+
+
+def use_threads_of(path: str | Path) -> None:
+    """Compute with as many CPU threads as a run was trained with: a small model is slower with more."""
+    if threads := load_config(run_folder(path)).threads:
+        torch.set_num_threads(threads)
 
 
 def stored_parts(folder: Path, config: RunConfig) -> tuple[TaskTokenizer, int]:
