@@ -26,13 +26,22 @@ def model():
             r"shape \(1, 7\) does not fit input_ids of \(1, 6\)",
         ),
         ({"input_ids": IDS, "state": torch.zeros(1, 2, 8)}, "state=Tensor is not a State"),
+        ({"input_ids": IDS + 30}, "an id that is not in the vocabulary; ids are 0 to 39"),
     ],
-    ids=["floats", "a-row", "lists", "other-mask", "memory-alone"],
+    ids=["floats", "a-row", "lists", "other-mask", "memory-alone", "unknown-id"],
 )
 def test_what_is_no_text_or_no_state_is_refused_in_one_line(model, arguments, message):
     with pytest.raises(ConfigError, match=message) as error:
         model(**arguments)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["llama", "t5"])
+def test_what_is_no_prompt_is_refused_in_one_line(name):
+    head = "ForCausalLM" if name == "llama" else "ForConditionalGeneration"
+    model = rmt.add_memory(plain(name, head), memory=2, segment_length=8)
+    with pytest.raises(ConfigError, match=r"^inputs='once upon a time' is no tensor; give ids"):
+        model.generate("once upon a time")
 
 
 def test_a_wrapped_model_says_the_size_of_its_memory(model):

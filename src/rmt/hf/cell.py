@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rmt.core.inputs import unknown_ids
 from rmt.core.memory import Carried, LayerMemory, Memory
 from rmt.core.spans import Spans
 from rmt.core.state import State
@@ -153,7 +154,10 @@ class Cell:
     def embed(self, segment: TextSegment) -> Tensor:
         if "inputs_embeds" in segment.inputs:
             return segment.inputs["inputs_embeds"]
-        embedded: Tensor = self.embedding(segment.inputs["input_ids"])
+        try:
+            embedded: Tensor = self.embedding(segment.inputs["input_ids"])
+        except IndexError:
+            raise unknown_ids(len(self.embedding.weight)) from None
         return embedded
 
     def entering(self, block: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 from transformers import GenerationMixin
 
+from rmt.core.inputs import require_ids
 from rmt.errors import ConfigError
 from rmt.hf.inputs import argument_names
 
@@ -19,7 +20,10 @@ def generation_arguments(
     """All arguments of `generate` by their names."""
     _, *names = argument_names(GenerationMixin.generate)
     arguments = {**dict(zip(names, args, strict=False)), **kwargs}
-    return arguments if inputs is None else {"inputs": inputs, **arguments}
+    if inputs is None:
+        return arguments
+    require_ids(inputs, "inputs")
+    return {"inputs": inputs, **arguments}
 
 
 def checked_generation(arguments: dict[str, Any], config: Any) -> None:
