@@ -34,7 +34,7 @@ TINY = {
 CUTS: dict[str, Mapping[str, str]] = {
     "train": {**TINY, "seeds": "2"},
     "demo": {"steps": "2"},
-    "finetune": {"epochs": "1", "batch": "4", "seeds": "1", "device": "cpu"},
+    "finetune": {"epochs": "1", "batch": "4", "lr": "0.01", "seeds": "1", "device": "cpu"},
     "finetune lm": {"tokens": "2000", "test_tokens": "2000", "device": "cpu"},
     "bench": {"updates": "2", "device": "cpu"},
     "evaluate": {"samples": "5"},

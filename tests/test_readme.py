@@ -126,7 +126,7 @@ def test_predict_takes_the_folder_that_the_line_before_it_made(page: str) -> Non
     from rmt.documents.naming import tuning_folder
 
     lines = re.findall(
-        r"^\$ rmt finetune (.*)\n\$ rmt predict (\S+)", (ROOT / page).read_text(), re.MULTILINE
+        r"^\$ rmt finetune (.*)\n(?:[^$].*\n)*\$ rmt predict (\S+)", (ROOT / page).read_text(), re.MULTILINE
     )
     assert lines
     for finetune, folder in lines:

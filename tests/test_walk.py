@@ -25,6 +25,7 @@ SET_UP = ("make", "python3 -m venv", ". .venv", "python -m pip", "#")
 FIRST_RUN = "rmt train copy --segments 3 --length 8 --target 0.99"  # the runs that all pages talk about
 TEXT_RUN = "rmt train text --data book.txt"
 SHELL = set("|<>;&*$")
+WORD = re.compile(r"\w")
 NUMBER = re.compile(r"\d[\d,.]*")
 EXACT = ("rmt data list", "rmt data show")  # what they print is the same everywhere
 
@@ -76,7 +77,7 @@ def write_texts(folder: Path) -> None:
     for name in ("huge.txt.gz", "huge.gz"):
         (folder / name).write_bytes(gzip.compress(text.encode()))
     rows = [
-        {"text": f"w{index % 5} w3 w4 " * 30, "label": "good" if index % 2 else "bad"} for index in range(24)
+        {"text": f"w{index % 5} w3 w4 " * 30, "label": "good" if index % 4 else "bad"} for index in range(24)
     ]
     (folder / "documents.jsonl").write_text("\n".join(map(json.dumps, rows)))
     lines = ["text,label", *(f"{row['text']},{row['label']}" for row in rows)]
@@ -103,6 +104,15 @@ def test_everything_on_a_page_runs_as_it_is_written(page, library, tmp_path, mon
             check_printed(line, code, *capfd.readouterr())
 
 
+@pytest.mark.slow
+def test_make_demo_prints_the_table_of_the_readme(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))  # its models train in processes of their own
+    table = next(fence.text for fence in fences(ROOT / "README.md") if not fence.language)
+    assert run(["demo"]) == 0
+    assert shapes(table) <= shapes(capfd.readouterr().out)
+
+
 def check_printed(line: ShellLine, code: int, out: str, err: str) -> None:
     """A command ended as its page says, and printed what stands there."""
     if line.fails:
@@ -115,8 +125,8 @@ def check_printed(line: ShellLine, code: int, out: str, err: str) -> None:
 
 
 def shapes(text: str) -> set[str]:
-    """The lines of a text, without their numbers and with single blanks."""
-    return {" ".join(NUMBER.sub("#", line).split()) for line in text.splitlines() if line.strip()}
+    """The lines of a text that have words, without their numbers and with single blanks."""
+    return {" ".join(NUMBER.sub("#", line).split()) for line in text.splitlines() if WORD.search(line)}
 
 
 def code_of(line: str, work: Path) -> int:

@@ -40,7 +40,7 @@ CASES = {
     "stream tuned letter.txt": "use it with: rmt predict tuned FILES",
     "evaluate missing": "run 'missing' does not exist; rmt runs lists those that do",
     "evaluate letter.txt": "'letter.txt' is a file, not a run; name a folder that rmt train wrote",
-    "evaluate many": "'many' is a folder of 1 runs; name one of them, such as many/seed-0",
+    "evaluate many": "'many' is a folder of runs, not a run; name one of them, such as many/seed-0",
     "evaluate wrapped": "'wrapped' is a pretrained model, not a run of rmt train",
     "evaluate empty": "'empty' is not a run: it has no config.yaml; name a folder that rmt train wrote",
     "train text --data bok": "data='bok' does not exist; name a text, a folder of them, or one of: ",

@@ -60,7 +60,7 @@ def require_run(run: Path) -> None:
     inside = sorted(path.parent.relative_to(run) for path in run.glob("*/config.yaml"))
     if inside:
         raise CheckpointError(
-            f"{str(run)!r} is a folder of {len(inside)} runs; name one of them, such as {run / inside[0]}"
+            f"{str(run)!r} is a folder of runs, not a run; name one of them, such as {run / inside[0]}"
         )
     if (run / "config.json").is_file():
         raise CheckpointError(
