@@ -54,7 +54,7 @@ def suffix(settings: Mapping[str, Any], kind: type) -> str:
         short = SHORT.get(name) or (name if last[name.rpartition(".")[2]] > 1 else name.rpartition(".")[2])
         between = "" if isinstance(value, (int, float)) and not isinstance(value, bool) else "_"
         words.append(f"-{short}{between}{value}")
-    text = "".join(words)
+    text = "".join(words).replace(":", ".")  # of classes, module:Class
     safe = re.sub(r"[^\w.+-]+", "_", text)
     if safe == text and len(text) <= MOST_CHARACTERS:
         return text
