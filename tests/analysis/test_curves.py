@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rmt.analysis.curve_figure import draw_curves
 from rmt.analysis.curve_page import curve_page
 from rmt.analysis.curves import MOST_POINTS, CurveSheet, PlottedRun, average, chart
 from tests.analysis.pages import Visit, chromium
@@ -29,6 +30,27 @@ def test_runs_of_different_lengths_are_thinned_at_the_same_steps():
     curve = chart("loss", {"rmt": [long, short]}).curves[0]
     assert set(curve.counts[: len(curve.counts) // 2]) == {2}
     assert set(curve.counts[len(curve.counts) // 2 + 1 :]) == {1}
+
+
+def test_a_picture_has_one_colour_for_a_curve_and_a_legend_that_fits(monkeypatch):
+    pytest.importorskip("matplotlib")
+    kept = []
+    monkeypatch.setattr("rmt.analysis.curve_figure.save", lambda figure, path: kept.append(figure))
+    labels = [f"transformer_xl, memory {size}, depth full, steps 2000, lr 0.001" for size in range(9)]
+    points = [(1, 2.0), (2, 1.0)]
+    charts = [
+        chart("loss", {label: [points] for label in labels}),
+        chart("accuracy", {labels[2]: [points]}),
+    ]
+    draw_curves(CurveSheet("copy", "a note", charts, []), Path("curves.png"))
+    (figure,) = kept
+    losses, accuracies = (axis.get_lines() for axis in figure.axes)
+    assert [line.get_color() for line in accuracies] == [losses[2].get_color()]
+    figure.canvas.draw()
+    box, page = figure.legends[0].get_window_extent(), figure.bbox
+    assert page.x0 <= box.x0 < box.x1 <= page.x1
+    assert page.y0 <= box.y0 < box.y1 <= page.y1
+    assert min(axis.get_window_extent().height for axis in figure.axes) > page.height / 3
 
 
 @pytest.fixture

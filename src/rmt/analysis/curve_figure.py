@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +14,27 @@ from rmt.analysis.figures import pyplot, save
 COLOURS = ("#0b62ad", "#c8500a", "#0a7a57", "#93328e", "#8a6a00", "#b3261e", "#2f7186", "#6a52c4")
 DASHES = ("-", "--", ":", "-.")  # of the colours' second, third and fourth round
 SOFT = "#67645e"
-LEGEND_COLUMNS = 2  # of the legend, below each chart
+CHART_SIZE = (6.0, 4.0)  # inches
+LETTER, SIGN, LINE = 0.075, 0.6, 0.18  # inches of the legend: a letter, a curve's sign with its gaps, a line
 
 
 def draw_curves(sheet: CurveSheet, path: Path) -> None:
     """All charts side by side, in the format the path's ending names."""
     plot = pyplot()
-    count = len(sheet.charts)
-    figure, axes = plot.subplots(1, count, figsize=(6.0 * count, 4.6), layout="constrained", squeeze=False)
-    for axis, chart in zip(axes.flat, sheet.charts, strict=True):
-        draw_chart(axis, chart)
     labels = list(dict.fromkeys(curve.label for chart in sheet.charts for curve in chart.curves))
+    width = CHART_SIZE[0] * len(sheet.charts)
+    columns = legend_columns(labels, width)
+    size = (width, CHART_SIZE[1] + LINE * (1 + math.ceil(len(labels) / columns)))
+    figure, axes = plot.subplots(1, len(sheet.charts), figsize=size, layout="constrained", squeeze=False)
+    for axis, chart in zip(axes.flat, sheet.charts, strict=True):
+        draw_chart(axis, chart, labels)
     figure.suptitle(sheet.title, fontsize=12, parse_math=False)
     handles = [plot.Line2D([], [], **look(index)) for index in range(len(labels))]
     legend = figure.legend(
         handles,
         labels,
         loc="outside lower center",
-        ncols=min(len(labels), LEGEND_COLUMNS * count),
+        ncols=columns,
         title=sheet.note,
         title_fontsize=8,
         fontsize=9,
@@ -40,10 +45,16 @@ def draw_curves(sheet: CurveSheet, path: Path) -> None:
     save(figure, path)
 
 
-def draw_chart(axis: Any, chart: Chart) -> None:
-    """One quantity over steps."""
-    for index, curve in enumerate(chart.curves):
-        draw_curve(axis, curve, index)
+def legend_columns(labels: Sequence[str], width: float) -> int:
+    """As many columns of the longest label as fit a width in inches."""
+    longest = SIGN + LETTER * max(map(len, labels))
+    return min(len(labels), max(1, int(width / longest)))
+
+
+def draw_chart(axis: Any, chart: Chart, labels: Sequence[str]) -> None:
+    """One quantity over steps; a label has the same colour in all charts."""
+    for curve in chart.curves:
+        draw_curve(axis, curve, labels.index(curve.label))
     axis.set_xlabel("step", fontsize=9, color=SOFT)
     axis.set_title(chart.quantity.replace("_", " "), fontsize=10, loc="left")
     axis.tick_params(labelsize=8, colors=SOFT)
