@@ -114,3 +114,9 @@ def test_a_state_names_its_cache_and_what_another_kind_of_memory_carries():
 
 def test_a_state_of_what_only_stands_for_tensors_has_a_repr():
     assert repr(rmt.State({"tokens": 0}, (), 0)) == "State(carried={'tokens': 0}, cache=(), cached=0)"
+
+
+@pytest.mark.parametrize("reset", [[True, False], torch.tensor([1, 0]), torch.tensor([True])])
+def test_what_does_not_say_which_rows_start_anew_is_one_line(model, reset):
+    with pytest.raises(ConfigError, match=r"is not a truth value per row; give a tensor \(2,\) of bool$"):
+        model(IDS, model.initial_state(2), reset=reset)

@@ -59,6 +59,14 @@ def require_lengths(lengths: Any, tokens: Tensor) -> None:
         )
 
 
+def require_reset(reset: Any, tokens: Tensor) -> None:
+    """Refuse what does not say which rows (B,) start anew."""
+    if not isinstance(reset, Tensor) or reset.dtype != torch.bool or reset.shape != tokens.shape[:1]:
+        raise ConfigError(
+            f"reset={shown(reset)} is not a truth value per row; give a tensor ({len(tokens)},) of bool"
+        )
+
+
 def require_state(state: Any) -> None:
     """Refuse what is no state, such as its memory alone."""
     if not isinstance(state, State):

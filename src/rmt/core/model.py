@@ -15,6 +15,7 @@ from rmt.core.inputs import (
     require_config,
     require_lengths,
     require_read_block,
+    require_reset,
     require_segment,
     require_state,
     unknown_ids,
@@ -121,6 +122,7 @@ class SegmentModel(nn.Module):
         if targets is not None and not predict:
             raise ConfigError("targets were given where predict=False; leave one of them out")
         if reset is not None:
+            require_reset(reset, tokens)
             state = self.initial_state(len(tokens)).where(reset, state)
         if tokens.shape[1] == 0:
             return Output(self.embedding.logits(self.embedding(tokens)), state)
