@@ -122,6 +122,7 @@ def draw(runs: Sequence[Run], path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     panels[0][0].legend(frameon=False)
     figure.savefig(path, dpi=150)
+    pyplot.close(figure)
 
 
 def write(runs: Sequence[Run], out: Path) -> None:

@@ -176,6 +176,7 @@ def draw(rows: Sequence[Row], out: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
     figure.savefig(out / "recipe.png", dpi=150)
+    pyplot.close(figure)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

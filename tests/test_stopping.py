@@ -10,6 +10,7 @@ import pytest
 
 from rmt.errors import RMTError
 from rmt.stopping import (
+    PARENT,
     REQUEST,
     SIGNALS,
     Interrupted,
@@ -17,6 +18,7 @@ from rmt.stopping import (
     StopRequest,
     hang_up_with_parent,
     listening,
+    undisguised,
 )
 
 
@@ -52,6 +54,37 @@ def test_a_signal_that_nobody_answered_stops_behind_the_work():
     with pytest.raises(Interrupted, match="interrupted by SIGTERM"):
         work()
     assert done == ["the outer work"]
+
+
+def interrupted_within(library) -> None:
+    with listening(), undisguised():
+        library()
+
+
+def test_an_error_that_a_library_makes_of_an_interruption_is_the_interruption():
+    def swallow() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except BaseException:
+            raise ValueError("could not determine the shape") from None
+
+    with pytest.raises(Interrupted, match="interrupted by SIGTERM"):
+        interrupted_within(swallow)
+
+
+def test_an_error_of_its_own_stays_one_and_so_does_a_stop():
+    def fail() -> None:
+        raise ValueError("its own")
+
+    def stop() -> None:
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+        raise Stopped(signal.SIGTERM, "step 3 is saved")
+
+    with pytest.raises(ValueError, match="its own"):
+        interrupted_within(fail)
+    with pytest.raises(Stopped):
+        interrupted_within(stop)
 
 
 def test_handlers_are_put_back_and_ignored_signals_stay_ignored():
@@ -114,3 +147,14 @@ def wait_to_be_stopped(sender: int) -> None:
         os.write(sender, str(error).encode())
     finally:
         os._exit(0)
+
+
+def test_a_process_whose_starter_was_gone_before_it_listened_is_asked_to_stop_at_once(monkeypatch):
+    monkeypatch.setenv(PARENT, str(os.getppid()))  # not the one that forks it
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if not child:
+        wait_to_be_stopped(sender)
+    os.close(sender)
+    assert os.read(receiver, 100) == b"interrupted by SIGHUP"
+    os.waitpid(child, 0)

@@ -6,6 +6,7 @@ never has a signal where nobody listens.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from types import FrameType
 from rmt.errors import RMTError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PARENT = "RMT_PARENT"  # in a worker's environment, the process that started it
 PR_SET_PDEATHSIG = 1  # of prctl in Linux
 OF_SIGNALS = 128  # added to a signal's number, it is the exit code that shells know
 
@@ -45,11 +47,13 @@ class StopRequest:
     def __init__(self) -> None:
         self.signal = 0  # 0 = none
         self.is_deferred = False
+        self.was_raised = False
 
     def __call__(self, number: int, frame: FrameType | None = None) -> None:
         """Handle a signal."""
         again, self.signal = self.signal != 0, self.signal or number
         if again or not self.is_deferred:
+            self.was_raised = True
             raise Interrupted(number)
 
     @contextmanager
@@ -99,13 +103,31 @@ def listening() -> Iterator[None]:
     finally:
         for number, handler in installed.items():
             signal.signal(number, handler)
-        REQUEST.signal = 0
+        REQUEST.signal, REQUEST.was_raised = 0, False
+
+
+@contextmanager
+def undisguised() -> Iterator[None]:
+    """Whatever error a library has made of an interruption, raise the interruption."""
+    try:
+        yield
+    except Stopped:
+        raise
+    except Exception as error:
+        if REQUEST.was_raised:
+            raise Interrupted(REQUEST.signal) from error
+        raise
 
 
 def hang_up_with_parent() -> None:
-    """Let the end of the process that started this one be a SIGHUP to it, where the system can (Linux)."""
+    """Let the end of the process that started this one be a SIGHUP to it, where the system can (Linux).
+
+    If `PARENT` names that process, it may have ended before, too.
+    """
     import ctypes
 
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(PR_SET_PDEATHSIG, int(signal.SIGHUP))
+    if os.environ.get(PARENT, str(os.getppid())) != str(os.getppid()):
+        signal.raise_signal(signal.SIGHUP)

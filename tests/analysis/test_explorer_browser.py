@@ -163,7 +163,8 @@ def test_a_finger_chooses_a_cell(visit):
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])
 def test_playing_goes_through_all_segments_and_stops(visit, motion):
     there = visit(page_of(model_of("rmt")), reduced_motion=motion)
-    there.page.clock.install()
+    there.page.clock.install(time=0)
+    there.page.clock.pause_at(60_000)
     there.page.select_option("#segment", "0")
     there.page.locator("#play").click()
     assert there.page.locator("#play").get_attribute("aria-pressed") == "true"

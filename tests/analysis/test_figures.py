@@ -106,6 +106,7 @@ def test_what_a_model_cannot_do_is_not_drawn():
 
 
 def test_other_formats_are_refused(tmp_path):
+    open_before = pyplot().get_fignums()
     with pytest.raises(ConfigError, match=r"must end in \.png or \.svg"):
         draw_maps([Picture(segments_of("rmt")[0], (0, 0), "title")], tmp_path / "map.bmp")
-    assert not pyplot().get_fignums()
+    assert pyplot().get_fignums() == open_before

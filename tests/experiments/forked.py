@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from rmt.experiments.launchers import ProcessJob
 class ForkedJob(ProcessJob):
     """The worker that a command starts, without the command."""
 
-    def __init__(self, command: Sequence[str], file: Path):
+    def __init__(self, command: Sequence[str], file: Path, environment: Mapping[str, str]):
         self.process = get_context("fork").Process(target=work, args=(file,))  # type: ignore[assignment]
         self.process.start()
 

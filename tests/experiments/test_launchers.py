@@ -15,6 +15,7 @@ from rmt.experiments import launchers
 from rmt.experiments.cells import PlannedCell, record_of, write_cell
 from rmt.experiments.launchers import LocalLauncher, filled, launcher_of, split_template, worker_command
 from rmt.experiments.reproduce import Limits, reproduce
+from rmt.stopping import PARENT
 from tests.experiments.forked import ForkedJob
 from tests.experiments.tiny import echo_cell
 
@@ -140,3 +141,10 @@ def test_local_processes_are_groups_of_their_own(tmp_path):
     assert os.getpgid(job.process.pid) == job.process.pid
     job.process.wait()
     assert job.ended()
+
+
+def test_a_worker_knows_the_command_that_starts_it_unless_a_template_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(launchers, "ProcessJob", lambda command, file, environment: environment)
+    file = tmp_path / "first.yaml"
+    assert LocalLauncher().start(file) == {PARENT: str(os.getpid())}
+    assert LocalLauncher("ssh elsewhere {}").start(file) == {}

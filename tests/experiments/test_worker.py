@@ -109,7 +109,7 @@ def test_a_killed_cell_goes_on_where_it_was_and_ends_the_same(tmp_path):
     budget = {"steps": 30, "save_every": 2, "evaluate_every": 15}
     cell = echo_cell("first", {"train": budget}, rates=RATES, seeds=2)
     file, folder = write_cell(cell, tmp_path), tmp_path / "first"
-    worker = ForkedJob([], file)
+    worker = ForkedJob([], file, {})
     while not (folder / "rate-0.1/checkpoints/last").exists() and not worker.ended():
         time.sleep(0.01)
     worker.kill()

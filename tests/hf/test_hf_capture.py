@@ -180,7 +180,7 @@ def test_the_model_that_is_looked_into_never_attends_otherwise(name):
     layers = backbone.get_submodule(layers_path(backbone, model.family))
     layers[0].register_forward_hook(implementations)
     capture(view, text(name)[0])
-    with pytest.raises(IndexError):
+    with pytest.raises(ConfigError):
         capture(view, unknown)
     implementations()
     assert set(during) == {("sdpa", "sdpa")}

@@ -121,6 +121,7 @@ def gone_on(expected: Reference, plugs: list[Plug]) -> Attempt:
     if ending.is_hang or "Traceback" in ending.errors:
         return Attempt(tuple(words), "hang" if ending.is_hang else "traceback", ending.errors)
     if ending.code:
-        return Attempt(tuple(words), "different", f"{plugs}: exit code {ending.code}: {ending.errors}")
+        told = "\n".join([ending.errors, *worker_logs()])
+        return Attempt(tuple(words), "different", f"{plugs}: exit code {ending.code}: {told}")
     unlike = differences(CASE / OUT, expected.left)
     return Attempt(tuple(words), "different" if unlike else "resumed", f"{plugs}: {unlike}")

@@ -13,7 +13,7 @@ from typing import NoReturn
 from rmt.cli.notes import notes
 from rmt.cli.terminal import printable_output
 from rmt.errors import RMTError, shortened, shown, unknown
-from rmt.stopping import OF_SIGNALS, Interrupted, listening
+from rmt.stopping import OF_SIGNALS, Interrupted, listening, undisguised
 
 COMMANDS = {
     "demo": "watch an RMT carry a sequence across segments where others cannot",
@@ -88,7 +88,8 @@ def run(argv: Sequence[str] | None) -> int:
             return 0
         if arguments[0] not in COMMANDS:
             raise unknown("command", arguments[0], COMMANDS)
-        return int(importlib.import_module(f"rmt.cli.{arguments[0]}").main(arguments[1:]))
+        with undisguised():
+            return int(importlib.import_module(f"rmt.cli.{arguments[0]}").main(arguments[1:]))
     except RMTError as error:
         print(f"rmt: {error}", file=sys.stderr)
         return error.exit_code

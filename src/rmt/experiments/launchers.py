@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rmt.errors import ConfigError
+from rmt.stopping import PARENT
 
 HOLE = "{}"  # of a template: where the worker's command goes
 SIGNAL_DELAY_SECONDS = 120  # before the time of a Slurm job is over: for the worker to save
@@ -44,9 +45,15 @@ def worker_command(file: Path) -> list[str]:
 class ProcessJob:
     """A worker in a process of this machine, a group of its own: a terminal's Ctrl-C reaches it once."""
 
-    def __init__(self, command: Sequence[str], file: Path):
+    def __init__(self, command: Sequence[str], file: Path, environment: Mapping[str, str]):
         with file.with_suffix(".log").open("w") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, process_group=0)
+            self.process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **environment},
+                process_group=0,
+            )
 
     def ended(self) -> bool:
         return self.process.poll() is not None
@@ -66,7 +73,9 @@ class LocalLauncher:
         self.words = split_template(template)
 
     def start(self, file: Path) -> ProcessJob:
-        return ProcessJob(filled(self.words, worker_command(file)), file)
+        is_child = self.words == [HOLE]  # else what the template names starts it, perhaps on another machine
+        environment = {PARENT: str(os.getpid())} if is_child else {}
+        return ProcessJob(filled(self.words, worker_command(file)), file, environment)
 
 
 def split_template(template: str) -> list[str]:

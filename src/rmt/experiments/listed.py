@@ -127,8 +127,8 @@ def telling(runs: Sequence[ListedRun]) -> list[str]:
 def label(run: ListedRun, names: Iterable[str]) -> str:
     """A run by those of these settings that it has; the name of a model speaks for itself."""
     words = ((short_name(name), spelled(run.value(name))) for name in names)
-    told = ((name, value) for name, value in words if value != ABSENT)
-    return ", ".join(value if name in SPEAKING else f"{name} {value}" for name, value in told)
+    present = ((name, value) for name, value in words if value != ABSENT)
+    return ", ".join(value if name in SPEAKING else f"{name} {value}" for name, value in present)
 
 
 def spelled(value: Any) -> str:

@@ -20,7 +20,7 @@ from rmt.errors import ConfigError, RMTError
 from rmt.experiments.cells import RECORD, load_cell, record_of
 from rmt.experiments.outcome import outcome
 from rmt.seal import sealed
-from rmt.stopping import Interrupted, hang_up_with_parent, listening
+from rmt.stopping import Interrupted, hang_up_with_parent, listening, undisguised
 from rmt.store import write_json
 from rmt.train.folder import FolderInUse
 
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if len(arguments) != 1:
             raise ConfigError(f"expected one argument, a file of settings, got {len(arguments)}")
-        with listening():
+        with listening(), undisguised():
             hang_up_with_parent()
             patiently(lambda: work(Path(arguments[0])))
         return 0

@@ -29,8 +29,8 @@ KEPT: weakref.WeakKeyDictionary[Any, dict[Hashable, RecordedWork]] = weakref.Wea
 class RecordedWork:
     """Calls `work(model, kind, state, *tensors)`, which gives the state behind and tensors.
 
-    Two calls of one `kind` and of the same shapes do the same. Tensors may be on the host. The parameters have
-    to stay where they are; their contents may change: `follow` before the next call.
+    Two calls of one `kind` and of the same shapes do the same. Tensors may be on the host. The parameters
+    have to stay where they are; their contents may change: `follow` before the next call.
     """
 
     def __init__(self, model: SegmentModel, work: Work, precision: str):

@@ -110,8 +110,8 @@ def newton_schulz(parts: list[Tensor]) -> tuple[Tensor, Tensor]:
     factors = polynomial(gram / squares) * squares.rsqrt()
     x = parts[0].new_empty(len(gram), *parts[0].shape[1:])
     sizes = [len(part) for part in parts]
-    for factor, part, place in zip(factors.split(sizes), parts, x.split(sizes), strict=True):
-        torch.bmm(factor, part, out=place)
+    for factor, part, result in zip(factors.split(sizes), parts, x.split(sizes), strict=True):
+        torch.bmm(factor, part, out=result)
     for _ in range(ITERATIONS - 2):
         x = polynomial(x @ x.mT) @ x
     return polynomial(x @ x.mT), x
