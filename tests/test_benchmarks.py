@@ -181,6 +181,7 @@ def test_the_original_code_itself_runs_beside_ours(capsys, tmp_path, monkeypatch
     assert all(row["step"]["median"] > 0 for row in numbers["rows"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="trains for minutes where there is a GPU")
 def test_both_precisions_stand_beside_each_other_with_their_curves(tmp_path, monkeypatch, capsys):
     case = precision.Case("copy", f"copy {TINY} --train.test_samples 8", 1, "accuracy")
@@ -206,7 +207,7 @@ def test_every_row_of_the_recipe_is_a_command_of_its_own_folder(row, tmp_path, c
 
 
 def test_rows_of_the_recipe_tell_what_their_runs_reached(tmp_path, monkeypatch, capsys):
-    row = recipe.Row("copy-2 in 3", "copy --length 2 --train.evaluate_every 2 --batch 4", 2, 4, 0.99)
+    row = recipe.Row("copy-2 in 3", f"copy {TINY} --train.test_samples 8", 2, 4, 0.99)
     monkeypatch.setattr(recipe, "ROWS", (row,))
     recipe.main(["--out", str(tmp_path)])
     results = [json.loads(line) for line in (tmp_path / "recipe.jsonl").read_text().splitlines()]

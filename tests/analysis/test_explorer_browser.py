@@ -54,7 +54,12 @@ def visit(browser, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind", ["baseline", "memory_transformer", "transformer_xl", "rmt", "transformer_xl_rmt"]
+    "kind",
+    [
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("baseline", "memory_transformer", "rmt")),
+        pytest.param("transformer_xl", marks=pytest.mark.slow),
+        "transformer_xl_rmt",  # it has all that the others have
+    ],
 )
 def test_hovering_tells_the_right_number_for_every_model(visit, kind):
     model = model_of(kind)
@@ -160,7 +165,7 @@ def test_a_finger_chooses_a_cell(visit):
     assert (there.chosen()["row"], there.chosen()["column"]) == (6, 3)
 
 
-@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+@pytest.mark.parametrize("motion", [pytest.param("no-preference", marks=pytest.mark.slow), "reduce"])
 def test_playing_goes_through_all_segments_and_stops(visit, motion):
     there = visit(page_of(model_of("rmt")), reduced_motion=motion)
     there.page.clock.install(time=0)
@@ -189,6 +194,7 @@ def test_the_space_bar_plays_and_pauses(visit):
         assert there.page.locator("#play").get_attribute("aria-pressed") == pressed
 
 
+@pytest.mark.slow
 def test_dark_and_light_are_different_pictures_and_can_be_chosen(visit):
     light, dark = (visit(page_of(model_of()), color_scheme=scheme) for scheme in ("light", "dark"))
     background = "getComputedStyle(document.body).backgroundColor"
@@ -244,6 +250,7 @@ def test_predictions_are_hidden_where_nothing_is_asked_of_a_model(visit):
     assert there.page.locator("#thumbnails").is_visible()
 
 
+@pytest.mark.slow
 def test_what_a_chip_says_can_be_read_on_its_colour(visit):
     for scheme in ("light", "dark"):
         there = visit(page_of(model_of("rmt")), color_scheme=scheme)

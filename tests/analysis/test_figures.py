@@ -38,7 +38,8 @@ def loaded_back(path):
     return pyplot().imread(path).shape
 
 
-@pytest.mark.parametrize("kind", [pytest.param("png", marks=pytest.mark.slow), "svg"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["png", "svg"])
 def test_the_papers_figures_are_written_the_same_each_time(tmp_path, kind):
     rmt, cached = segments_of("rmt"), segments_of("transformer_xl")
     for name, pictures in (

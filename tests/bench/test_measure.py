@@ -106,7 +106,8 @@ def test_an_evaluation_of_a_short_text_counts_real_tokens(tmp_path, monkeypatch)
 def test_many_seeds_at_once_are_a_row_with_the_work_of_all(monkeypatch):
     monkeypatch.setitem(measure.PRODUCT, "cpu", (16, torch.float32))
     bptt = {"depth": 1, "schedule": "chunked"}
-    config = resolve({"task": {"name": "copy", "length": 4, "segments": 4}, "bptt": bptt, "device": "cpu"})
+    task = {"name": "copy", "length": 4, "segments": 4}
+    config = resolve({"task": task, "bptt": bptt, "train": {"batch": 4}, "device": "cpu"})
     task = build_task(config.task)
     row, asked = measure.together("mine", replace(config, compile="off"), task, 1, 3), work(config, task)
     assert row.way == "3 seeds"

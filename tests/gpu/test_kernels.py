@@ -165,9 +165,8 @@ def farthest(gradients: dict[str, Tensor], expected: dict[str, Tensor]) -> float
     )
 
 
-@pytest.mark.parametrize(
-    "recompute", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["kept", "recomputed"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("recompute", [False, True], ids=["kept", "recomputed"])
 def test_factors_of_a_fused_layer_wait_side_by_side_from_the_second_update_on(recompute, monkeypatch):
     Way(True, True).take(monkeypatch)
     model, segments = model_of("rmt", "odd", SINGLE), segments_of(2)[1:]

@@ -227,9 +227,8 @@ def test_what_is_computed_again_in_the_backward_pass_has_the_same_gradient(layer
     assert expected["memory.gate"].any()
 
 
-@pytest.mark.parametrize(
-    ("name", "head"), [pytest.param(*TOKENWISE[0], marks=pytest.mark.slow), TOKENWISE[1]]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "head"), TOKENWISE[:2])
 def test_eight_threads_compute_differentiate_and_generate_as_one_does(name, head):
     model = with_memory(name, head, "sdpa", bptt=1)
     assert_same_in_threads(lambda number: logits(model, name, number), calls=10)

@@ -56,6 +56,7 @@ def test_a_ragged_batch_is_its_rows_alone(base, words):
         torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_classifier_learns_what_only_the_first_segment_says(words):
     torch.set_default_dtype(torch.float32)
     torch.manual_seed(0)

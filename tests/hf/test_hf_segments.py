@@ -347,7 +347,8 @@ def test_the_base_model_stays_as_it_is_and_shares_its_weights():
     assert model.bert.embeddings.word_embeddings.weight is base.bert.embeddings.word_embeddings.weight
 
 
-@pytest.mark.parametrize("name", ["bert", pytest.param("gpt2", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_a_text_of_a_hundred_thousand_tokens_is_read(name):
     base = plain(name, "ForSequenceClassification", max_position_embeddings=1024, num_hidden_layers=1)
     model = rmt.add_memory(base, memory=2)

@@ -64,6 +64,7 @@ def assert_same_in_threads(work, threads=THREADS, calls=CALLS):
                 assert all(torch.equal(*pair) for pair in zip(result, reference, strict=True))
 
 
+@pytest.mark.slow
 @MODELS
 def test_eight_threads_compute_what_one_computes(name, head):
     model = remembering(name, head, "sdpa")

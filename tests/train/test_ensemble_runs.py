@@ -12,6 +12,7 @@ from rmt.tasks.task import Batch
 from rmt.train import objective
 from rmt.train.loop import Diverged, Loop
 from rmt.train.stack import optimizer_steps
+from tests.covering import quick
 from tests.train.runs import Echo, Unplugged, Watcher, metrics, tiny, trainer_of
 from tests.train.seeds import (
     SEEDS,
@@ -37,10 +38,12 @@ class Wandering(Echo):
         return batch._replace(loss_mask=batch.loss_mask & ~(second & ((number + seed) % 3 > 0)))
 
 
+CURRICULUM = {"curriculum": {"over": "length", "start": 2, "promote_at": 0.1}}
+
+
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"curriculum": {"over": "length", "start": 2, "promote_at": 0.1}}],
-    ids=["at-once", "each-at-its-pace"],
+    quick({"at-once": {}, "each-at-its-pace": CURRICULUM}, "each-at-its-pace"),
 )
 def test_whole_runs_leave_the_folders_of_single_runs(settings, tmp_path):
     config = double(**settings)

@@ -70,6 +70,7 @@ def wait_for(path: Path, started: list) -> None:
     raise AssertionError(f"{path} never came")
 
 
+@pytest.mark.slow
 def test_a_silent_process_is_waited_for_as_long_as_patience_lasts(monkeypatch):
     monkeypatch.setattr(processes, "PATIENCE", timedelta(seconds=2))
     in_two_processes(one_falls_silent)
