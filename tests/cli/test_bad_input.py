@@ -204,6 +204,12 @@ def test_a_mistake_in_a_config_file_is_one_line(capsys, tmp_path, content):
     assert [path.name for path in tmp_path.iterdir()] == ["FILE"]
 
 
+def test_a_file_in_place_of_a_task_is_called_what_it_is(capsys, tmp_path):
+    (tmp_path / "book.txt").write_text("Call me Ishmael.")
+    for command in ("train", "data show"):
+        assert_refused(capsys, f"{command} book.txt", ["task='book.txt' is a file", "text --data PATH"])
+
+
 def test_a_config_file_that_is_not_there_is_one_line(capsys):
     assert_refused(capsys, "train copy --config missing.yaml", ["'missing.yaml'", "No such file", "--config"])
 

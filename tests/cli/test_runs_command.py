@@ -98,6 +98,8 @@ def test_runs_are_compared_setting_by_setting(capsys, sweep):
         ("--where memory=3", []),
         ("--sort value", [1, 0, 2]),
         ("--sort value --reverse", [2, 0, 1]),
+        ("--sort accuracy", [1, 0, 2]),
+        ("--where accuracy=0.25", [1]),
         ("--sort memory", [0, 1, 2]),
         ("--sort optimizer.lr --reverse", [2, 0, 1]),
     ],
@@ -115,7 +117,7 @@ def test_a_name_that_no_run_has_is_one_line(capsys, sweep):
         code, out, err = rmt(capsys, f"runs sweep {words}")
         assert (code, out) == (2, "")
         assert err.startswith(
-            "rmt: 'colour' is no column and no setting of these runs; the columns are: run, "
+            "rmt: 'colour' is no column, setting or score of these runs; the columns are: run, "
         )
 
 

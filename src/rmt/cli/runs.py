@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   rmt runs
-  rmt runs demo --sort value --reverse                 the largest value first
+  rmt runs demo --sort accuracy --reverse              the largest first; also --sort value
   rmt runs --where task=copy --where memory=8          also --where optimizer.lr=0.01
   rmt runs runs/a runs/b --compare                     every setting in which runs differ, by its values
   rmt runs --json"""
@@ -37,7 +37,7 @@ class RunsOptions(Options):
         ("runs",), "where to look: run folders, or above them", argument="FOLDER"
     )
     where: dict[str, Any] = option({}, "only runs with this value of a column or setting; may be repeated")
-    sort: str = option("run", "column or setting to sort by")
+    sort: str = option("run", "column, setting or score to sort by")
     reverse: bool = option(False, "the largest first")
     compare: bool = option(False, "every setting in which the runs differ, and which runs have which value")
     json: bool = option(False, "print JSON lines")
@@ -95,16 +95,20 @@ def row_of(run: ListedRun) -> dict[str, Any]:
 
 
 def value_in(run: ListedRun, name: str, runs: Sequence[ListedRun]) -> Any:
-    """A column of a run or one of its settings; a name that no run has is an error."""
+    """A column of a run, one of its settings or of its scores; a name that no run has is an error."""
     from rmt.experiments.listed import ABSENT
     from rmt.train.names import ALIASES
 
     row = row_of(run)
     if name in row:
         return row[name]
+    if any(name in other.scores for other in runs):
+        return run.scores.get(name)
     if all(ALIASES.get(name, name) not in other.settings for other in runs):
         columns = ", ".join(row)
-        raise ConfigError(f"{name!r} is no column and no setting of these runs; the columns are: {columns}")
+        raise ConfigError(
+            f"{name!r} is no column, setting or score of these runs; the columns are: {columns}"
+        )
     value = run.value(name)
     return None if value == ABSENT else value
 

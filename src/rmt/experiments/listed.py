@@ -40,6 +40,12 @@ class ListedRun(NamedTuple):
         return "backbone" in self.settings
 
     @property
+    def scores(self) -> dict[str, Any]:
+        """What was measured, by name; nothing while it is unfinished."""
+        metric = {self.result["metric"]: self.result["value"]} if self.result else {}
+        return {**self.result.get("metrics", {}), **metric}
+
+    @property
     def explorer(self) -> Path | None:
         """The page of its attention, if there is one."""
         page = self.folder / EXPLORER

@@ -10,12 +10,13 @@ import difflib
 import functools
 import importlib.metadata
 import inspect
+import os
 import sys
 import types
 import typing
 from typing import TYPE_CHECKING, Any
 
-from rmt.errors import ConfigError, unknown
+from rmt.errors import ConfigError, shown, unknown
 from rmt.location import class_at
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def task_class(name: str) -> type[Task]:
         return load(name, known[name])
     if ":" in name:
         return load(name, name)
+    if os.path.exists(name):
+        raise ConfigError(f"task={shown(name)} is a file or folder; its text is for: text --data PATH")
     raise unknown("task", name, [*known, "module:Class"])
 
 

@@ -112,10 +112,12 @@ class StackedUpdater(Updater):
         """Scale the gradient of each seed down to the largest norm by itself; returns their own, (K,)."""
         parameters = self.parameters.values()
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)
+        each = list(zip(*(gradient.unbind(0) for gradient in gradients), strict=True))  # of every seed
+        lengths = torch._foreach_norm([part for parts in each for part in parts])
+        norms = torch.stack(lengths).view(len(each), -1).norm(dim=1)
         factors = (largest / (norms + CLIP_EPSILON)).clamp(max=1.0)
-        for gradient in gradients:
-            gradient.mul_(factors.view(-1, *(1,) * (gradient.dim() - 1)))
+        for parts, factor in zip(each, factors.unbind(0), strict=True):
+            torch._foreach_mul_(parts, factor)
         return norms
 
     def take_states(self) -> None:
