@@ -337,7 +337,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("run", quick(RUNS, "one", "text"))
+@pytest.mark.parametrize("run", quick(RUNS, "text"))
 def test_training_loads_nothing_that_it_does_not_need(tmp_path, monkeypatch, run):
     task, needed = run
     monkeypatch.chdir(tmp_path)

@@ -92,7 +92,7 @@ def test_a_pipe_is_neither_file_nor_folder(tmp_path):
     assert known_size(tmp_path / "pipe") == 0
 
 
-@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.xz"])
+@pytest.mark.parametrize("name", ["a.txt.gz", pytest.param("a.txt.xz", marks=pytest.mark.slow)])
 def test_a_text_that_was_packed_a_thousandfold_is_never_in_memory_at_once(name, tmp_path):
     (tmp_path / name).write_bytes(PACKERS[name](bytes(1 << 26)))
     tracemalloc.start()

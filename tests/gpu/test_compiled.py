@@ -56,10 +56,9 @@ def test_the_kernels_of_a_fused_layer_fit_the_shared_memory_of_a_processor(dtype
     assert set(narrow(dtype, width, inner, rows)) >= FUSED
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=SLOW)])
-@pytest.mark.parametrize(
-    "case", [name if name == "rotary" else pytest.param(name, marks=SLOW) for name in LONG_CASES]
-)
+@SLOW
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("case", LONG_CASES)
 def test_the_kernels_of_long_segments_compile(case, dtype):
     assert "attention_kernel" in compiled(LONG | LONG_CASES[case], dtype, 2, 80)
 

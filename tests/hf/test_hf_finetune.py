@@ -13,6 +13,7 @@ import torch
 import yaml
 
 from tests.cli.command import rmt, varied
+from tests.covering import quick
 from tests.hf.tokens import tokenizer
 from tests.hf.zoo import plain
 
@@ -127,7 +128,9 @@ def stored(run="run"):
     return yaml.safe_load(Path(run, "config.yaml").read_text())["precision"], result["config"]["precision"]
 
 
-@pytest.mark.parametrize("first", ["auto", "bf16-mixed", pytest.param("64-true", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "first", quick({name: name for name in ("auto", "bf16-mixed", "64-true")}, "bf16-mixed")
+)
 def test_auto_goes_on_in_the_number_format_of_the_run(capsys, first):
     data, name = write("data.jsonl", documents()), backbone()
     command = f"finetune {data} --backbone {name} {TINY} --epochs 1 --out run"
@@ -160,7 +163,7 @@ def test_a_folder_that_says_auto_is_that_of_its_device(capsys):
     assert "precision=32-true, not 64-true" in rmt(capsys, f"{command} --precision 64-true").err
 
 
-@pytest.mark.parametrize("name", ["bert", "t5"])
+@pytest.mark.parametrize("name", [pytest.param("bert", marks=pytest.mark.slow), "t5"])
 def test_labels_are_predicted_in_the_number_format_that_is_asked_for(capsys, name):
     data = write("data.jsonl", documents())
     command = f"finetune {data} --backbone {backbone(name)} {TINY} --precision 64-true --out run"
@@ -184,7 +187,7 @@ def test_memory_learns_a_label_that_only_the_first_segment_says(capsys):
     assert json.loads(Path("run/result.json").read_text())["metrics"]["valid"]["accuracy"] == 1
 
 
-@pytest.mark.parametrize("name", ["gpt2", "t5"])
+@pytest.mark.parametrize("name", ["gpt2", pytest.param("t5", marks=pytest.mark.slow)])
 def test_decoders_and_encoder_decoders_classify_too(capsys, name):
     data = write("data.jsonl", documents())
     code, _, err = rmt(capsys, f"finetune {data} --backbone {backbone(name)} {TINY} --out run")

@@ -78,6 +78,7 @@ def test_eight_threads_differentiate_as_one_does(name, head, calls):
     assert_same_in_threads(lambda number: gradients(model, name, number), calls=calls)
 
 
+@pytest.mark.slow
 @FEW_AND_MANY
 def test_eight_threads_generate_what_one_generates(calls):
     model = remembering("gpt2", "ForCausalLM", "sdpa")
