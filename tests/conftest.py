@@ -4,6 +4,7 @@ import gc
 import importlib
 import os
 import pkgutil
+import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,7 +43,16 @@ def interpret_kernels() -> None:
     del os.environ["TRITON_INTERPRET"]
 
 
+def heed_signals() -> None:
+    """Undo what nohup and shells in the background do: tests and the processes they start take signals."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, default)
+
+
 interpret_kernels()
+heed_signals()
 
 
 @pytest.hookimpl(tryfirst=True)

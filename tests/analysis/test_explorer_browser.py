@@ -194,6 +194,12 @@ def test_the_space_bar_plays_and_pauses(visit):
         assert there.page.locator("#play").get_attribute("aria-pressed") == pressed
 
 
+def test_a_label_loses_its_brackets_before_its_letters(visit):
+    page = visit(page_of(model_of("rmt"))).page
+    for text, room, shown in (("[CLS]", 3, "CLS"), ("<s>", 1, "s"), ("mouse", 2, "mo"), ("[", 0, "[")):
+        assert page.evaluate(f"shortened({text!r}, (part) => part.length <= {room})") == shown
+
+
 @pytest.mark.slow
 def test_dark_and_light_are_different_pictures_and_can_be_chosen(visit):
     light, dark = (visit(page_of(model_of()), color_scheme=scheme) for scheme in ("light", "dark"))

@@ -120,13 +120,21 @@ function title(context, text, middle, space, colour) {
   context.fillText(text, middle, 11);
 }
 
+/** As much of a text as fits, at least a letter; the brackets of a special token go first. */
+function shortened(text, fits) {
+  const letters = [...text.replace(/^[[<](.+)[\]>]$/, "$1")];
+  while (letters.length > 1 && !fits(letters.join(""))) letters.pop();
+  return letters.join("");
+}
+
 /** Labels of rows and columns, as far as there is room for them. */
 function drawLabels(context, segment) {
   const { left, top, cell } = map;
   if (cell < 9) return;
   const size = Math.min(12, Math.max(9, cell * 0.7));
   context.font = `${size}px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace`;
-  const fitted = (text, room) => (context.measureText(text).width <= room ? text : [...text].slice(0, 1).join(""));
+  const fits = (text, room) => context.measureText(text).width <= room;
+  const fitted = (text, room) => (fits(text, room) ? text : shortened(text, (part) => fits(part, room)));
   context.textBaseline = "middle";
   for (let key = 0; key < keysOf(segment); key++) {
     context.fillStyle = rgb(key === place.column ? "ink" : "soft");
