@@ -108,7 +108,7 @@ def test_a_signal_to_torchrun_stops_its_processes_and_the_run_is_saved():
     step = name.removeprefix("step_")
     said = f"rmt: stopped by SIGTERM; step {step} is saved in run; the same command goes on"
     assert err.splitlines().count(said) == 1, err
-    assert process.returncode == 1  # torchrun's own
+    assert process.returncode in (1, -signal.SIGABRT)  # torchrun's own, which sometimes aborts at its end
 
 
 def test_runs_of_a_comparison_get_the_signal_and_save_before_the_command_ends():
