@@ -37,6 +37,7 @@ COMMANDS = {
 
 OUT_OF_MEMORY = (  # in the words of torch
     "can't allocate memory",
+    "Cannot allocate memory",  # of the system, where a file is mapped
     "not enough memory",
     "out of memory",
     "Storage size calculation overflowed",
