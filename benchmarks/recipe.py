@@ -2,12 +2,14 @@
 
     python benchmarks/recipe.py --jobs 8                     all rows, the paper's sizes, on a GPU
     python benchmarks/recipe.py copy-24 retrieval --jobs 8   those whose names begin so
+    python benchmarks/recipe.py --jobs 8 --data enwik8       language models, too, of this text
     python benchmarks/recipe.py small                        the small size, on a CPU
 
-Nothing is set but model, memory, segments, steps and target; rows that are about rates name their rates.
-Several commands run at a time (`--jobs`; on one GPU, start nvidia-cuda-mps-control first). Run folders stay
-in `--out`, and the same call goes on with them. It writes recipe.jsonl (a line per run), recipe.md (a line
-per row) and recipe.png (steps to the target over the number of segments).
+Nothing is set but model, memory, segments, steps and target; rows that are about rates name their rates. A
+run is asked for more than its row, half of what is missing to 1, since a validation set is small and what
+counts is the test. Several commands run at a time (`--jobs`; on one GPU, start nvidia-cuda-mps-control
+first). Run folders stay in `--out`, and the same call goes on with them. It writes recipe.jsonl (a line per
+run), recipe.md (a line per row) and recipe.png (steps to the target over the number of segments).
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from typing import Any, NamedTuple
 
 TOGETHER = 8  # seeds of one command
 APART = 4  # the same where a curriculum trains them one after the other
+MANY = 9  # segments of long copies; with more, answers are generated less often, for that takes longest
+LANGUAGE = "enwik8"  # how names of rows begin that need --data
 
 
 class Row(NamedTuple):
@@ -33,32 +37,49 @@ class Row(NamedTuple):
     command: str
     seeds: int
     steps: int
-    target: float = 0.99
+    target: float | None = 0.99  # of the task's metric; none = bits per character, as few as can be
+    minutes: float = 1.0  # of a GPU, roughly: the longest start first
 
     @property
     def asked(self) -> str:
-        return f"{self.target:g} in {self.steps:,} steps, {self.seeds} seed{'s' * (self.seeds > 1)}"
+        seeds = f"{self.steps:,} steps, {self.seeds} seed{'s' * (self.seeds > 1)}"
+        return seeds if self.target is None else f"{self.target:g} in {seeds}"
 
     @property
     def together(self) -> int:
         """Seeds of one command."""
         return APART if self.command.startswith("retrieval") else TOGETHER
 
-    def commands(self, out: Path) -> Iterator[list[str]]:
+    def commands(self, out: Path, data: str) -> Iterator[list[str]]:
         """`train …`, each with some of the seeds."""
+        stop = [] if self.target is None else ["--target", f"{(1 + self.target) / 2:g}"]
+        text = ["--data", data] if self.target is None else []
         for first in range(0, self.seeds, self.together):
             count = min(self.together, self.seeds - first)
-            asked = f"--steps {self.steps} --target {self.target} --seed {first} --seeds {count} --quiet"
-            place = ["--out", str(self.folder(out) / str(first))]
-            yield ["train", *shlex.split(f"{self.command} {asked}"), *place]
+            asked = f"--steps {self.steps} --seed {first} --seeds {count} --quiet"
+            folder = ["--out", str(self.folder(out) / str(first))]
+            yield ["train", *shlex.split(f"{self.command} {asked}"), *stop, *text, *folder]
 
     def folder(self, out: Path) -> Path:
         return out / self.name.replace(" ", "-").replace(",", "").replace("÷", "half").replace("×", "twice")
 
     def results(self, out: Path) -> list[dict[str, Any]]:
-        """What came out so far, seed by seed."""
+        """What came out so far, seed by seed, with the first step at which validation was as asked."""
         files = self.folder(out).glob("**/result.json")
-        return sorted((json.loads(file.read_text()) for file in files), key=lambda result: result["seed"])
+        results = [
+            json.loads(file.read_text()) | {"row": self.name, "reached": self.first_step(file.parent)}
+            for file in files
+        ]
+        return sorted(results, key=lambda result: result["seed"])
+
+    def first_step(self, folder: Path) -> int | None:
+        """The first evaluation of a run that is as good as was asked for."""
+        lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+        metric = "sequence_accuracy" if self.command.startswith("quadratic") else "accuracy"
+        scores = ((line["step"], line[metric]) for line in lines if line.get("split") == "valid")
+        if self.target is None:
+            return None
+        return next((step for step, score in scores if score >= self.target), None)
 
 
 def sequences(task: str, length: int, cells: dict[int, int], seeds: int, model: str = "") -> Iterator[Row]:
@@ -67,13 +88,16 @@ def sequences(task: str, length: int, cells: dict[int, int], seeds: int, model: 
         who = "Transformer-XL, " if model else ""
         name = f"{who}{task}-{length} in {segments}"
         command = f"{task} --segments {segments} --length {length} --size paper {model}".strip()
-        yield Row(name, command, seeds, steps)
+        yield Row(name, command, seeds, steps, minutes=segments / 9)
 
 
 def long_copy(length: int, segments: int, memory: int, seeds: int, steps: int) -> Row:
     """A copy of which memory holds several symbols a slot."""
     options = f"--segments {segments} --length {length} --memory {memory} --size paper"
-    return Row(f"copy-{length} in {segments}", f"copy {options}", seeds, steps)
+    if segments > MANY:
+        options += " --train.evaluate_every 250 --train.test_samples 1000"
+    minutes = seeds * steps * segments / 10_000
+    return Row(f"copy-{length} in {segments}", f"copy {options}", seeds, steps, minutes=minutes)
 
 
 XL = "--model transformer_xl"
@@ -81,32 +105,30 @@ HALF, TWICE = "--matrix_lr 0.005 --lr 0.0005", "--matrix_lr 0.02 --lr 0.002"
 COPY_9 = "copy --segments 9 --length 24 --size paper"
 COPY_360 = "copy --segments 9 --length 360 --memory 60 --size paper"
 QUADRATIC = "quadratic --segments 6 --size paper"
+LANGUAGE_MODEL = "text --size enwik8-base"
 ROWS = (
     *sequences("copy", 24, {3: 1000, 6: 1000, 9: 1000, 18: 1000}, 8),
     *sequences("reverse", 24, {2: 1000, 4: 1000, 6: 1500}, 8),
     long_copy(120, 9, 40, 4, 1500),
     long_copy(240, 6, 60, 4, 1500),
     long_copy(360, 9, 60, 4, 1500),
-    long_copy(720, 18, 120, 1, 5000),
-    long_copy(1000, 25, 120, 1, 5000),
-    long_copy(120, 45, 40, 1, 5000),
-    Row("retrieval in 2", "retrieval --segments 2 --memory 5 --size paper", 8, 5000),
-    Row("retrieval in 3", "retrieval --segments 3 --memory 3 --size paper", 32, 5000),
-    Row("retrieval in 5", "retrieval --segments 5 --memory 2 --size paper", 8, 5000),
-    Row(
-        "quadratic in 6, rotary",
-        "quadratic --segments 6 --size paper --model.positions rotary",
-        3,
-        5000,
-        0.995,
-    ),
-    Row("quadratic in 6, relative", "quadratic --segments 6 --size paper", 1, 5000, 0.995),
+    long_copy(720, 18, 120, 1, 1500),
+    long_copy(1000, 25, 120, 1, 1500),
+    long_copy(120, 45, 40, 1, 2000),
+    Row("retrieval in 2", "retrieval --segments 2 --memory 5 --size paper", 8, 5000, minutes=3),
+    Row("retrieval in 3", "retrieval --segments 3 --memory 3 --size paper", 32, 5000, minutes=3),
+    Row("retrieval in 5", "retrieval --segments 5 --memory 2 --size paper", 8, 5000, minutes=3),
+    Row("quadratic in 6, rotary", f"{QUADRATIC} --model.positions rotary", 3, 5000, 0.995, 5),
+    Row("quadratic in 6, relative", QUADRATIC, 1, 5000, 0.995, 4),
     *sequences("copy", 24, {3: 3000, 6: 3000, 9: 3000}, 3, XL),
     *sequences("reverse", 24, {2: 3000, 4: 3000}, 3, XL),
     Row("copy-24 in 9, rates ÷2", f"{COPY_9} {HALF}", 2, 1500),
     Row("copy-24 in 9, rates ×2", f"{COPY_9} {TWICE}", 2, 1500),
-    Row("copy-360 in 9, rates ÷2", f"{COPY_360} {HALF}", 2, 2250),
-    Row("copy-360 in 9, rates ×2", f"{COPY_360} {TWICE}", 2, 2250),
+    Row("copy-360 in 9, rates ÷2", f"{COPY_360} {HALF}", 2, 2250, minutes=3),
+    Row("copy-360 in 9, rates ×2", f"{COPY_360} {TWICE}", 2, 2250, minutes=3),
+    Row("enwik8", LANGUAGE_MODEL, 1, 3000, None, 10),
+    Row("enwik8, rates ÷2", f"{LANGUAGE_MODEL} {HALF}", 1, 3000, None, 10),
+    Row("enwik8, rates ×2", f"{LANGUAGE_MODEL} {TWICE}", 1, 3000, None, 10),
 )
 SMALL = (
     Row("small copy-12 in 9", "copy --segments 9 --length 12 --memory 4 --device cpu", 2, 1500, 0.985),
@@ -114,10 +136,10 @@ SMALL = (
 )
 
 
-def chosen(names: Sequence[str]) -> list[Row]:
+def chosen(names: Sequence[str], data: str) -> list[Row]:
     """The rows whose names begin with one of these; without names, those of the paper's sizes."""
     if not names:
-        return list(ROWS)
+        return [row for row in ROWS if data or not row.name.startswith(LANGUAGE)]
     rows = [row for row in (*ROWS, *SMALL) if row.name.startswith(tuple(names))]
     if not rows:
         known = ", ".join(row.name for row in (*ROWS, *SMALL))
@@ -132,23 +154,29 @@ def run(command: Sequence[str]) -> int:
 
 def table(rows: Sequence[Row], out: Path) -> list[str]:
     """A line per row: what was asked for, and what came."""
-    lines = ["| | asked for | seeds | reached it | steps | accuracy |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| | asked for | seeds | as good in the test | as good in validation at step | last step | test |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in rows:
         results = row.results(out)
         if not results:
-            lines.append(f"| {row.name} | {row.asked} | 0 | – | – | – |")
+            lines.append(f"| {row.name} | {row.asked} | 0 | – | – | – | – |")
             continue
         values, steps = [result["value"] for result in results], [result["steps"] for result in results]
-        reached = sum(result["steps"] < row.steps or result["value"] >= row.target for result in results)
+        good = sum(value >= row.target for value in values) if row.target is not None else "–"
+        reached = [result["reached"] for result in results if result["reached"] is not None]
         lines.append(
-            f"| {row.name} | {row.asked} | {len(results)} | {reached} | {spread(steps, '{:,}')} | "
-            f"{spread(values, '{:.4f}')} |"
+            f"| {row.name} | {row.asked} | {len(results)} | {good} | {spread(reached, '{:,}')} | "
+            f"{spread(steps, '{:,}')} | {spread(values, '{:.4f}')} |"
         )
     return lines
 
 
 def spread(values: Sequence[float], form: str) -> str:
     """The least and the most."""
+    if not values:
+        return "–"
     ends = [form.format(value) for value in (min(values), max(values))]
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
@@ -163,18 +191,19 @@ def draw(rows: Sequence[Row], out: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(6.4, 4), layout="constrained")  # inches
     lines: dict[str, list[tuple[int, int]]] = {}
     for row in rows:
-        if row.name.startswith("small") or "rates" in row.name:
+        if row.name.startswith(("small", LANGUAGE)) or "rates" in row.name:
             continue
         name, _, segments = row.name.partition(" in ")
         number = int(segments.split(",")[0])
         runs = lines.setdefault(name, [])
-        runs += [(number, result["steps"]) for result in row.results(out)]
+        runs += [(number, result["reached"]) for result in row.results(out) if result["reached"]]
     for name, points in lines.items():
         if points:
             axes.plot(*zip(*sorted(points), strict=True), "o", label=name, markersize=4, alpha=0.7)
-    axes.set(xlabel="segments", ylabel="updates until the target, or to the end", xscale="log", yscale="log")
+    axes.set(xlabel="segments", ylabel="updates until the target", xscale="log", yscale="log")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
+    if any(lines.values()):
+        axes.legend(frameon=False, fontsize=8)
     figure.savefig(out / "recipe.png", dpi=150)
     pyplot.close(figure)
 
@@ -183,11 +212,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", help="beginnings of rows' names; none = all of the paper's sizes")
     parser.add_argument("--out", type=Path, default=Path("runs/recipe"))
+    parser.add_argument("--data", default="", help="a text for the language models; none = without them")
     parser.add_argument("--jobs", type=int, default=1, help="commands at a time")
     options = parser.parse_args(arguments)
-    rows = chosen(options.names)
+    rows = chosen(options.names, options.data)
     options.out.mkdir(parents=True, exist_ok=True)
-    commands = [command for row in rows for command in row.commands(options.out)]
+    longest_first = sorted(rows, key=lambda row: -row.minutes)
+    commands = [command for row in longest_first for command in row.commands(options.out, options.data)]
     with ThreadPoolExecutor(options.jobs) as pool:
         codes = list(pool.map(run, commands))
     results = [json.dumps(result) for row in rows for result in row.results(options.out)]

@@ -200,7 +200,7 @@ def test_both_precisions_stand_beside_each_other_with_their_curves(tmp_path, mon
 @pytest.mark.slow
 @pytest.mark.parametrize("row", [*recipe.ROWS, *recipe.SMALL], ids=lambda row: row.name)
 def test_every_row_of_the_recipe_is_a_command_of_its_own_folder(row, tmp_path, capsys):
-    commands = list(row.commands(tmp_path))
+    commands = list(row.commands(tmp_path, made_text(20, tmp_path, 2000)))
     assert len({command[-1] for command in commands}) == len(commands)
     for command in commands[:1]:
         assert main([*command, "--print_config"]) == 0, capsys.readouterr().err
@@ -213,7 +213,7 @@ def test_rows_of_the_recipe_tell_what_their_runs_reached(tmp_path, monkeypatch, 
     results = [json.loads(line) for line in (tmp_path / "recipe.jsonl").read_text().splitlines()]
     assert [result["seed"] for result in results] == [0, 1]
     values = recipe.spread([result["value"] for result in results], "{:.4f}")
-    line = f"| copy-2 in 3 | 0.99 in 4 steps, 2 seeds | 2 | 0 | 4 | {values} |"
+    line = f"| copy-2 in 3 | 0.99 in 4 steps, 2 seeds | 2 | 0 | – | 4 | {values} |"
     assert line in (tmp_path / "recipe.md").read_text()
     assert line in capsys.readouterr().out
     with pytest.raises(SystemExit, match="no row begins with cpoy; there are: copy-2 in 3"):

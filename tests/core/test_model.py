@@ -29,17 +29,31 @@ def test_an_unknown_padding_side_is_refused(model: rmt.SegmentModel) -> None:
         model(torch.zeros(2, 4, dtype=torch.long), model.initial_state(2), torch.tensor([4, 2]), "middle")
 
 
-@pytest.mark.parametrize("init", ["small", "scaled"])
+@pytest.mark.parametrize("init", ["small", "scaled", "identity"])
 def test_initial_weights_have_the_variance_their_name_says(init: str) -> None:
     torch.manual_seed(0)
     model = rmt.SegmentModel(
         rmt.presets.rmt(memory=64, vocabulary=100, width=256, inner_width=512, init=init)
     )
     layer = model.backbone.layers[0]
-    for weight in (model.embedding.weight, layer.attention.qkv.weight, layer.feed_forward[3].weight):
-        expected = weight.shape[1] ** -0.5 if init == "scaled" else 0.02
+    for weight in (model.embedding.weight, layer.attention.qkv.weight, layer.feed_forward[0].weight):
+        expected = 0.02 if init == "small" else weight.shape[1] ** -0.5
+        assert weight.std().item() == pytest.approx(expected, rel=0.05)
+    for weight in (layer.attention.out.weight, layer.feed_forward[3].weight):
+        expected = {"small": 0.02, "scaled": weight.shape[1] ** -0.5, "identity": 0.0}[init]
         assert weight.std().item() == pytest.approx(expected, rel=0.05)
     assert model.memory.tokens.weight.std().item() == pytest.approx(1.0, rel=0.05)
+
+
+def test_a_model_that_starts_as_the_identity_hands_its_memory_on_as_it_is() -> None:
+    torch.manual_seed(0)
+    model = rmt.SegmentModel(rmt.presets.rmt(memory=4, vocabulary=9, width=32, init="identity")).double()
+    state = model.initial_state(2)
+    expected = model.backbone.final_norm(state.memory)
+    for _ in range(5):
+        state = model(torch.randint(9, (2, 6)), state).state
+        torch.testing.assert_close(state.memory, expected, rtol=1e-12, atol=1e-12)
+        expected = model.backbone.final_norm(state.memory)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from rmt.config import to_dict
 from rmt.core.presets import PRESETS
 from rmt.errors import ConfigError
-from rmt.experiments.recipe import merge, resolve
+from rmt.experiments.recipe import START, merge, resolve
 
 COPY = {"task": {"name": "copy", "length": 8}}
 
@@ -108,9 +108,17 @@ def test_the_batch_follows_the_length_of_a_sequence_and_its_losses(task, size, b
     assert resolve({"task": task, "size": size, "train": {"batch": 7}}).train.batch == 7
 
 
-def test_versions_of_a_recipe_differ_in_the_output_layer_and_the_batch():
+def test_versions_of_a_recipe_differ_in_where_models_start_and_in_the_batch():
     task = {"name": "copy", "length": 360, "segments": 9}
     named = {"task": task, "size": "paper"}
     first, second = (to_dict(resolve({**named, "recipe": recipe})) for recipe in ("modern-1", "modern"))
-    new = {"recipe": "modern-2", "model": {"output": "gained"}, "train": {"batch": 64}}
+    new = {"recipe": "modern-2", "model": START["model"], "train": {"batch": 64}}
     assert merge(first, new) == second
+
+
+def test_texts_start_small_and_other_tasks_as_the_identity(tmp_path):
+    (tmp_path / "book.txt").write_text("It was the best of times. " * 400)
+    text = {"name": "text", "data": str(tmp_path / "book.txt")}
+    starts = [resolve({"task": task}).model for task in ({"name": "copy"}, {"name": "retrieval"}, text)]
+    assert [start.init for start in starts] == ["identity", "identity", "small"]
+    assert {start.output for start in starts} == {"gained"}

@@ -15,10 +15,10 @@ def test_without_a_curriculum_there_is_the_whole_task_only():
     assert curriculum.finished
 
 
-def test_length_grows_in_segments_of_the_final_length():
+def test_short_inputs_have_as_many_segments_as_the_whole():
     curriculum = curriculum_over("length", start=2, growth=2.0)
     assert [stage.task.length for stage in curriculum.stages] == [2, 4, 8]
-    assert [stage.length for stage in curriculum.stages] == [8, 8, 8]
+    assert [stage.task.total_length // stage.length for stage in curriculum.stages] == [3, 3, 3]
     assert len({stage.task.vocabulary for stage in curriculum.stages}) == 1
 
 
@@ -27,6 +27,12 @@ def test_the_length_of_retrieval_is_its_number_of_pairs():
         CurriculumConfig(over="length", start=1), make_task("retrieval", pairs=4), segments=2
     )
     assert [stage.task.pairs for stage in curriculum.stages] == [1, 2, 4]
+
+
+def test_inputs_too_short_for_as_many_segments_have_some_of_the_final_length():
+    task, config = make_task("retrieval", pairs=4), CurriculumConfig(over="length", start=2, growth=1.2)
+    stages = Curriculum(config, task, segments=5).stages
+    assert [(stage.task.total_length, stage.length) for stage in stages] == [(6, 2), (8, 2), (10, 2)]
 
 
 def test_segments_grow_over_the_whole_input():

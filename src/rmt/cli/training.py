@@ -29,6 +29,7 @@ VARYING = (
     "model.inner_width",
     "model.dropout",
     "model.norm",
+    "model.init",
     "model.output",
     "model.memory.size",
     "model.memory.write",

@@ -88,8 +88,10 @@ class ModelConfig:
     positions: Literal["relative", "rotary", "relative-lm-rmt"] = option(
         "relative", "signed relative distances, rotary, or the original code's wrapped distances"
     )
-    init: Literal["small", "scaled"] = option(
-        "small", "initial weights N(0, 0.02) as in the original code, or of variance 1/inputs"
+    init: Literal["small", "scaled", "identity"] = option(
+        "small",
+        "initial weights N(0, 0.02) as in the original code, of variance 1/inputs, or so that layers add "
+        "nothing",
     )
     output: Literal["tied", "gained"] = option(
         "tied", "logits by the token table as it is, or times a learned gain that starts at zero"

@@ -33,6 +33,8 @@ from rmt.nn.backbone import Backbone
 from rmt.nn.embedding import TiedEmbedding
 from rmt.nn.joining import join
 
+ADDED = ("attention.out.weight", "feed_forward.3.weight")  # the matrices that make what a layer adds
+
 
 class Output(NamedTuple):
     """What a segment gives."""
@@ -239,21 +241,29 @@ class SegmentModel(nn.Module):
             )
 
     def reset_parameters(self) -> None:
-        """Draw the initial weights (memory has its own): small as in Transformer-XL, or scaled."""
-        scaled = self.config.init == "scaled"
+        """Draw the initial weights; memory has its own."""
         for name, parameter in self.named_parameters():
             if name.startswith("memory."):
                 continue
             if name.endswith("norm.weight"):
                 nn.init.normal_(parameter, 1.0, 0.02)
-            elif "projection" in name:  # of an adaptive softmax
-                nn.init.normal_(parameter, 0.0, 0.01)
-            elif scaled and name.endswith("weight"):
-                nn.init.normal_(parameter, 0.0, parameter.shape[1] ** -0.5)
-            elif name.endswith(("weight", "content_bias", "position_bias")):
-                nn.init.normal_(parameter, 0.0, 0.02)
-            else:
-                nn.init.zeros_(parameter)
+                continue
+            deviation = initial_deviation(self.config.init, name, parameter)
+            nn.init.normal_(parameter, 0.0, deviation) if deviation else nn.init.zeros_(parameter)
+
+
+def initial_deviation(init: str, name: str, parameter: Tensor) -> float:
+    """How far initial weights lie from zero: small as in Transformer-XL, or scaled.
+
+    As the `identity`, layers add nothing at first: memory goes over borders as it is.
+    """
+    if init == "identity" and name.endswith(ADDED):
+        return 0.0
+    if "projection" in name:  # of an adaptive softmax
+        return 0.01
+    if init != "small" and name.endswith("weight"):
+        return float(parameter.shape[1] ** -0.5)
+    return 0.02 if name.endswith(("weight", "content_bias", "position_bias")) else 0.0
 
 
 def build_embedding(config: ModelConfig) -> TiedEmbedding | AdaptiveEmbedding:

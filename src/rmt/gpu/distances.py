@@ -63,15 +63,15 @@ class ProjectedDistances(NamedTuple):
     """The distances of G segments that were projected at once."""
 
     rows: Tensor  # (S, G, W, D) sinusoids
-    projected: Tensor  # (G, layers, H · S, W, E)
-    gradients: WeightGradients  # of `projected`, as G · layers matrices
+    projected: Tensor  # (layers, G, H · S, W, E)
+    gradients: WeightGradients  # of `projected`, as layers · G matrices
 
     def projection_gradient(self) -> Tensor:
         """The gradient of the weights that project, (layers, S, H, E, D)."""
-        segments, layers, groups, distances, width = self.projected.shape
+        layers, segments, groups, distances, width = self.projected.shape
         seeds = len(self.rows)
-        shape = (segments, layers, groups // seeds, seeds, distances, width)
-        gradient = self.gradients.finish().view(shape).permute(1, 3, 2, 5, 0, 4).flatten(-2)
+        shape = (layers, segments, groups // seeds, seeds, distances, width)
+        gradient = self.gradients.finish().view(shape).permute(0, 3, 2, 5, 1, 4).flatten(-2)
         return gradient @ self.rows.flatten(1, 2).to(gradient.dtype)[:, None]
 
 
@@ -84,12 +84,12 @@ class SegmentDistances(NamedTuple):
     @property
     def projected(self) -> Tensor:
         """(layers, H · S, W, E)."""
-        return self.batch.projected[self.number]
+        return self.batch.projected[:, self.number]
 
     def add(self, layer: int, to_scores: Tensor, position: Tensor) -> None:
         """A layer scored queries (H · S, N, E) by distances; the scores' gradients are (H · S, N, W)."""
         gradients = self.batch.gradients
-        matrix = self.number * self.batch.projected.shape[1] + layer
+        matrix = layer * self.batch.projected.shape[1] + self.number
         gradients.add(gradients.slot_of(matrix, position), to_scores)
 
 
@@ -97,8 +97,8 @@ def project_distances(rows: Tensor, project: Tensor, settings: EngineSettings) -
     """Sinusoids (S, G, W, D) by the projections (layers, S, H, E, D) of all layers."""
     layers, _, heads, width, _ = project.shape
     flat = rows.flatten(1, 2) @ project.transpose(0, 1).flatten(1, 3).mT  # (S, G · W, layers · H · E)
-    apart = flat.view(*rows.shape[:3], layers, heads, width).permute(1, 3, 4, 0, 2, 5)
-    projected = apart.flatten(2, 3).contiguous()  # (G, layers, H · S, W, E)
+    apart = flat.view(*rows.shape[:3], layers, heads, width).permute(3, 1, 4, 0, 2, 5)
+    projected = apart.flatten(2, 3).contiguous()  # (layers, G, H · S, W, E): a layer's rows are as many
     like = projected.flatten(0, 1) if settings.learns else projected[:0, 0]
     gradients = WeightGradients(like, sum_format(rows.dtype), settings.max_waiting)
     return ProjectedDistances(rows, projected, gradients)

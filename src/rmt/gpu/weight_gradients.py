@@ -128,9 +128,12 @@ class WeightGradients:
             return
         products = self.totals.new_empty(left.shape[0] * len(numbers), *self.totals.shape[2:])
         add_product(products, left.flatten(0, 1), right.flatten(0, 1), False)
-        products = products.unflatten(0, left.shape[:2])
-        accumulate = torch._foreach_add_ if adds else torch._foreach_copy_
-        accumulate([self.totals[number] for number in numbers], list(products.unbind(1)))
+        products = products.unflatten(0, left.shape[:2]).transpose(0, 1)
+        first = 0
+        for run in consecutive(numbers):
+            total, product = self.totals[run[0] : run[-1] + 1], products[first : first + len(run)]
+            total.add_(product) if adds else total.copy_(product)
+            first += len(run)
 
     def fills_buffers(self, pairs: list[list[tuple[Slot, Tensor]]], numbers: list[int], rows: int) -> bool:
         """Whether the first `rows` rows of the buffers are exactly what waits for these matrices."""

@@ -65,7 +65,13 @@ def values(config: CurriculumConfig, task: Task, segments: int) -> list[int]:
 
 
 def stage_of(over: str, task: Task, segments: int, value: int) -> Stage:
-    """A shorter input in segments of the final length, or the whole input in fewer segments."""
+    """A shorter input, or the whole one, in fewer segments.
+
+    A shorter input has as many segments, so that as much of it has to be carried; if it cannot have, its
+    segments are as long as in the end.
+    """
     if over == "length":
-        return Stage(task.with_length(value), task.tokens_per_segment(segments))
+        shorter = task.with_length(value)
+        cut = shorter if fits(shorter.total_length, segments) else task
+        return Stage(shorter, cut.tokens_per_segment(segments))
     return Stage(task, task.tokens_per_segment(value if over == "segments" else segments))

@@ -52,10 +52,18 @@ def dropped(values, element, low, high, threshold, scale):
 
 
 @triton.jit
-def drop_elements(values, drop, seed, rows, columns, stride):
-    """Dropout of some rows and columns of a matrix, if there is any."""
+def words_of(drop, seed):
+    """The two words of a mask, or zeros; asked for early, they are there when rows need them."""
+    low, high = tl.full([], 0, tl.uint32), tl.full([], 0, tl.uint32)
     if drop is not None:
         low, high = site_keys(drop.keys, seed, drop.site)
+    return low, high
+
+
+@triton.jit
+def drop_elements(values, drop, words, rows, columns, stride):
+    """Dropout of some rows and columns of a matrix, if there is any; `words_of` gave its words."""
+    if drop is not None:
         element = rows[:, None] * stride + columns[None, :]
-        values = dropped(values, element, low, high, drop.threshold, drop.scale)
+        values = dropped(values, element, words[0], words[1], drop.threshold, drop.scale)
     return values

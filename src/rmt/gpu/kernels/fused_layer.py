@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from rmt.gpu.dropout import ATTENTION, FEED_FORWARD, INNER, OUTPUT
-from rmt.gpu.kernels.dropout import KernelDrop, drop_elements, kernel_drop
+from rmt.gpu.kernels.dropout import KernelDrop, drop_elements, kernel_drop, words_of
 from rmt.gpu.kernels.rows import back_through_norm, moments_of, units
 from rmt.gpu.norms import Normed
 from rmt.gpu.segment import FusedLayer, LayerGradients, LayerRecord, Slots
@@ -155,10 +155,10 @@ def start_of(residual, drop):
 
 
 @triton.jit
-def end_of(total, residual, drop, seed, rows, columns, stride):
+def end_of(total, residual, drop, words, rows, columns, stride):
     """The residual with the branch, from the sum that `start_of` began."""
     if drop is not None:
-        total = residual + drop_elements(total, drop, seed, rows, columns, stride)
+        total = residual + drop_elements(total, drop, words, rows, columns, stride)
     return total
 
 
@@ -200,13 +200,15 @@ def fused_layer_kernel(
     seed = tl.program_id(1).to(tl.int64)
     rows, columns = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_D)
     first, vector = seed * height, seed * D
+    attention_words, inner_words = words_of(drops.attention, seed), words_of(drops.inner, seed)
+    down_words, output_words = words_of(drops.feed_forward, seed), words_of(drops.output, seed)
     value = load(residual + first * D, rows, columns, height, D).to(tl.float32)
     summed = start_of(value, drops.attention)
     for start in range(0, P, BLOCK_C):
         part = start + tl.arange(0, BLOCK_C)
         attended_part = load(attended + first * P, rows, part, height, P)
         summed += tl.dot(attended_part, tl.trans(load(weights.out + vector * P, columns, part, D, P)))
-    value = end_of(summed, value, drops.attention, seed, rows, columns, D)
+    value = end_of(summed, value, drops.attention, attention_words, rows, columns, D)
     store(middle + first * D, value, rows, columns, height, D)
     unit = norm_of(value, rows, columns, height, W, weights.gain + vector, weights.shift + vector)
     cast = unit.to(middle_normal.dtype.element_ty)
@@ -218,15 +220,15 @@ def fused_layer_kernel(
         part = start + tl.arange(0, BLOCK_C)
         hidden = tl.dot(cast, tl.trans(load(weights.up + seed * F * D, part, columns, F, D)))
         hidden += tl.load(weights.up_bias + seed * F + part, mask=part < F, other=0.0).to(tl.float32)[None, :]
-        hidden = drop_elements(tl.maximum(hidden, 0.0), drops.inner, seed, rows, part, F)
+        hidden = drop_elements(tl.maximum(hidden, 0.0), drops.inner, inner_words, rows, part, F)
         hidden = hidden.to(inner.dtype.element_ty)
         store(inner + first * F, hidden, rows, part, height, F)
         summed += tl.dot(hidden, tl.trans(load(weights.down + vector * F, columns, part, D, F)))
     summed += tl.load(weights.down_bias + vector + columns, mask=columns < W, other=0.0)[None, :]
-    value = end_of(summed, value, drops.feed_forward, seed, rows, columns, D)
+    value = end_of(summed, value, drops.feed_forward, down_words, rows, columns, D)
     store(total + first * D, value, rows, columns, height, D)
     unit = norm_of(value, rows, columns, height, W, weights.next_gain + vector, weights.next_shift + vector)
-    unit = drop_elements(unit, drops.output, seed, rows, columns, D)
+    unit = drop_elements(unit, drops.output, output_words, rows, columns, D)
     unit = unit.to(normal.dtype.element_ty)
     store(normal + first * D, unit, rows, columns, height, D)
     if projected is not None:
@@ -251,6 +253,8 @@ def fused_layer_gradient_kernel(
     seed, program = tl.program_id(1).to(tl.int64), tl.program_id(0)
     columns, block = tl.arange(0, BLOCK_D), seed * blocks + program
     first, vector = seed * height, seed * D
+    attention_words, output_words = words_of(drops.attention, seed), words_of(drops.output, seed)
+    down_words = words_of(drops.feed_forward, seed)
     # mostly one tile: what is hoisted out of the loop would only fill registers; and where a matrix is one
     # part, all matrices of the next tile, loaded ahead, would need more shared memory than there is
     for tile in tl.range(program, tiles, tl.num_programs(0), num_stages=1, disable_licm=True):
@@ -258,7 +262,7 @@ def fused_layer_gradient_kernel(
         values = load(total + first * D, rows, columns, height, D).to(tl.float32)
         if to_residual is None:
             back = load(gradient + first * D, rows, columns, height, D).to(tl.float32)
-            back = drop_elements(back, drops.output, seed, rows, columns, D)
+            back = drop_elements(back, drops.output, output_words, rows, columns, D)
             beside = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
         else:
             beside = load(to_residual + first * D, rows, columns, height, D).to(tl.float32)
@@ -269,7 +273,7 @@ def fused_layer_gradient_kernel(
                 back += tl.dot(heads, load(weights.next_qkv + vector * 3 * P, part, columns, 3 * P, D))
         block_sums, gain = next_sums + block * 3 * D, weights.next_gain + vector
         to_total = norm_back(back, values, beside, rows, columns, height, W, D, gain, block_sums, IS_POST)
-        to_branch = drop_elements(to_total, drops.feed_forward, seed, rows, columns, D)
+        to_branch = drop_elements(to_total, drops.feed_forward, down_words, rows, columns, D)
         add_sums(block_sums + 2 * D + columns, to_branch, columns < W)
         cast = to_branch.to(to_down.dtype.element_ty)
         store(to_down + first * D, cast, rows, columns, height, D)
@@ -287,7 +291,7 @@ def fused_layer_gradient_kernel(
         block_sums, gain = sums + block * 3 * D, weights.gain + vector
         back = norm_back(to_normal, values, to_total, rows, columns, height, W, D, gain, block_sums, IS_POST)
         store(to_middle + first * D, back, rows, columns, height, D)
-        back = drop_elements(back, drops.attention, seed, rows, columns, D)
+        back = drop_elements(back, drops.attention, attention_words, rows, columns, D)
         cast = back.to(cast.dtype)
         store(to_out + first * D, cast, rows, columns, height, D)
         for start in range(0, P, BLOCK_C):
