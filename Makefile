@@ -36,8 +36,8 @@ test-packages: $(TEST_INSTALLED) ## build wheel and sdist and try them in an emp
 test-gpu: $(TEST_INSTALLED) ## run all that needs a GPU, and the kernels on it
 	@$(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || \
 		{ echo "error: torch $$($(BIN)/python -c 'import torch; print(torch.__version__)') finds no CUDA device, which make test-gpu needs; make test-all runs the kernels in Triton's interpreter" >&2; exit 1; }
-	$(BIN)/python -m pytest tests/gpu $(ARGS)
-	$(BIN)/python -m pytest -m gpu --ignore tests/gpu $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 8 --dist worksteal tests/gpu $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist worksteal -m gpu --ignore tests/gpu $(ARGS)
 
 soak: $(TEST_INSTALLED) ## kills, full disks, damaged files, odd options by the thousand; ARGS='--kills 20 --seed 1'
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.soak $(ARGS)

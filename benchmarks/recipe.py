@@ -21,12 +21,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Condition
 from typing import Any, NamedTuple
 
 TOGETHER = 8  # seeds of one command
 APART = 4  # the same where a curriculum trains them one after the other
 MANY = 9  # segments of long copies; with more, answers are generated less often, for that takes longest
+BATCH, POSITION = 64, 72_000  # sequences of a long copy's update; bytes that each of their positions takes
 LANGUAGE = "enwik8"  # how names of rows begin that need --data
 
 
@@ -39,6 +42,7 @@ class Row(NamedTuple):
     steps: int
     target: float | None = 0.99  # of the task's metric; none = bits per character, as few as can be
     minutes: float = 1.0  # of a GPU, roughly: the longest start first
+    gigabytes: float = 4.0  # of its memory, roughly: what does not fit beside others waits
 
     @property
     def asked(self) -> str:
@@ -97,7 +101,9 @@ def long_copy(length: int, segments: int, memory: int, seeds: int, steps: int) -
     if segments > MANY:
         options += " --train.evaluate_every 250 --train.test_samples 1000"
     minutes = seeds * steps * segments / 10_000
-    return Row(f"copy-{length} in {segments}", f"copy {options}", seeds, steps, minutes=minutes)
+    positions = seeds * BATCH * (3 * length + 2 * memory * segments)
+    room = {"minutes": minutes, "gigabytes": 2 + positions * POSITION / 1e9}
+    return Row(f"copy-{length} in {segments}", f"copy {options}", seeds, steps, **room)
 
 
 XL = "--model transformer_xl"
@@ -124,11 +130,11 @@ ROWS = (
     *sequences("reverse", 24, {2: 3000, 4: 3000}, 3, XL),
     Row("copy-24 in 9, rates ÷2", f"{COPY_9} {HALF}", 2, 1500),
     Row("copy-24 in 9, rates ×2", f"{COPY_9} {TWICE}", 2, 1500),
-    Row("copy-360 in 9, rates ÷2", f"{COPY_360} {HALF}", 2, 2250, minutes=3),
-    Row("copy-360 in 9, rates ×2", f"{COPY_360} {TWICE}", 2, 2250, minutes=3),
-    Row("enwik8", LANGUAGE_MODEL, 1, 3000, None, 10),
-    Row("enwik8, rates ÷2", f"{LANGUAGE_MODEL} {HALF}", 1, 3000, None, 10),
-    Row("enwik8, rates ×2", f"{LANGUAGE_MODEL} {TWICE}", 1, 3000, None, 10),
+    Row("copy-360 in 9, rates ÷2", f"{COPY_360} {HALF}", 2, 2250, minutes=3, gigabytes=22),
+    Row("copy-360 in 9, rates ×2", f"{COPY_360} {TWICE}", 2, 2250, minutes=3, gigabytes=22),
+    Row("enwik8", LANGUAGE_MODEL, 1, 3000, None, 10, 16),
+    Row("enwik8, rates ÷2", f"{LANGUAGE_MODEL} {HALF}", 1, 3000, None, 10, 16),
+    Row("enwik8, rates ×2", f"{LANGUAGE_MODEL} {TWICE}", 1, 3000, None, 10, 16),
 )
 SMALL = (
     Row("small copy-12 in 9", "copy --segments 9 --length 12 --memory 4 --device cpu", 2, 1500, 0.985),
@@ -147,9 +153,32 @@ def chosen(names: Sequence[str], data: str) -> list[Row]:
     return rows
 
 
-def run(command: Sequence[str]) -> int:
-    """The product's own command; returns how it ended."""
-    return subprocess.run([sys.executable, "-m", "rmt", *command], check=False).returncode
+class Room:
+    """A card's memory, shared by commands that run side by side."""
+
+    def __init__(self, gigabytes: float):
+        self.whole = self.free = gigabytes
+        self.changed = Condition()
+
+    @contextmanager
+    def of(self, gigabytes: float) -> Iterator[None]:
+        """Wait for so much, or for all there is."""
+        wanted = min(gigabytes, self.whole)
+        with self.changed:
+            self.changed.wait_for(lambda: self.free >= wanted)
+            self.free -= wanted
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.free += wanted
+                self.changed.notify_all()
+
+
+def run(command: Sequence[str], gigabytes: float, room: Room) -> int:
+    """The product's own command, when there is memory for it; returns how it ended."""
+    with room.of(gigabytes):
+        return subprocess.run([sys.executable, "-m", "rmt", *command], check=False).returncode
 
 
 def table(rows: Sequence[Row], out: Path) -> list[str]:
@@ -214,13 +243,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/recipe"))
     parser.add_argument("--data", default="", help="a text for the language models; none = without them")
     parser.add_argument("--jobs", type=int, default=1, help="commands at a time")
+    parser.add_argument("--memory", type=float, default=120, help="gigabytes of the GPU that they may take")
     options = parser.parse_args(arguments)
     rows = chosen(options.names, options.data)
     options.out.mkdir(parents=True, exist_ok=True)
     longest_first = sorted(rows, key=lambda row: -row.minutes)
-    commands = [command for row in longest_first for command in row.commands(options.out, options.data)]
+    commands = [
+        (command, row.gigabytes)
+        for row in longest_first
+        for command in row.commands(options.out, options.data)
+    ]
+    room = Room(options.memory)
     with ThreadPoolExecutor(options.jobs) as pool:
-        codes = list(pool.map(run, commands))
+        codes = list(pool.map(lambda planned: run(*planned, room), commands))
     results = [json.dumps(result) for row in rows for result in row.results(options.out)]
     (options.out / "recipe.jsonl").write_text("".join(f"{line}\n" for line in results))
     (options.out / "recipe.md").write_text("\n".join(table(rows, options.out)) + "\n")

@@ -3,12 +3,14 @@
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from benchmarks import original, precision, recipe, speed_chart
+from benchmarks import confusions, original, precision, recipe, speed_chart
 from benchmarks.speed_chart import CARD, CHARTED, bars, newest_rows, result_files
 from rmt.bench import measure
 from rmt.bench.text import made_text
@@ -220,6 +222,76 @@ def test_rows_of_the_recipe_tell_what_their_runs_reached(tmp_path, monkeypatch, 
         recipe.main(["cpoy"])
 
 
+def test_commands_wait_for_memory_that_others_have():
+    room, order, begun = recipe.Room(10), [], threading.Event()
+
+    def second():
+        begun.set()
+        with room.of(6):
+            order.append("second")
+
+    with room.of(6):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        begun.wait()
+        with room.of(4):
+            order.append("beside")
+        order.append("first")
+    waiting.join()
+    assert order == ["beside", "first", "second"]
+    with room.of(99):  # more than there is: alone
+        assert room.free == 0
+    assert room.free == 10
+
+
 def test_a_spread_has_two_ends_unless_they_are_one():
     assert recipe.spread([0.25, 0.5, 0.125], "{:.2f}") == "0.12 to 0.50"
     assert recipe.spread([1000, 1000], "{:,}") == "1,000"
+
+
+def made_answers(wrong_letter: str | None = None) -> confusions.Answers:
+    """2,000 sequences of two pairs; of one letter the other pair's value is answered, if one is named."""
+    generator = np.random.default_rng(0)
+    keys = 11 + np.argsort(generator.random((2000, 26)), axis=1)[:, :2]
+    values, asked = np.tile([3, 7], (2000, 1)), generator.integers(0, 2, 2000)
+    asked_key = keys[np.arange(2000), asked]
+    is_wrong = np.zeros(2000, dtype=bool)
+    if wrong_letter:
+        is_wrong = asked_key == confusions.CHARACTERS.index(wrong_letter)
+    answer = np.where(is_wrong, values[0, 1 - asked], values[0, asked])
+    return confusions.Answers(keys, values, asked, answer)
+
+
+def test_confusions_name_the_letter_that_is_mistaken():
+    found = made_answers("q")
+    assert 0.95 < found.right.mean() < 0.97
+    lines = confusions.report(found)
+    wrong = int((~found.right).sum())
+    assert f"of {wrong} wrong ones {wrong} are values of other pairs" in lines[0]
+    listed = [line for line in lines if line.startswith("| ")][1:]
+    assert listed
+    assert all(line.startswith("| q | ") for line in listed)
+    rows = np.arange(len(found.keys))
+    assert confusions.dependence(~found.right, found.keys[rows, found.asked]) > 50
+    assert confusions.dependence(~found.right, found.keys[rows, 1 - found.asked]) < 2
+
+
+def test_confusions_of_a_run_that_is_always_right_are_none():
+    lines = confusions.report(made_answers())
+    assert lines[0].startswith("- 1.0000 of 2,000 answers are right; of 0 wrong ones 0 are")
+    assert lines[-1] == "|---|---|---|---|"
+
+
+def test_confusions_are_read_from_a_run(tmp_path, capsys):
+    run = str(tmp_path / "run")
+    tiny = TINY.replace("--length 3", "").split()
+    assert main(["train", "retrieval", *tiny, "--train.test_samples", "8", "--out", run]) == 0
+    capsys.readouterr()
+    confusions.main([run, "--device", "cpu"])
+    out = capsys.readouterr().out
+    assert out.startswith(f"## {run}")
+    assert "of 10,000 answers are right" in out
+    other = str(tmp_path / "other")
+    assert main(["train", "copy", *TINY.split(), "--train.test_samples", "8", "--out", other]) == 0
+    with pytest.raises(SystemExit, match="is a run of copy, not of retrieval"):
+        confusions.main([other])
