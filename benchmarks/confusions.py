@@ -48,21 +48,21 @@ class Answers(NamedTuple):
         return (self.values == self.answer[:, None]) & ~self.right[:, None]
 
 
-def answers(run: Path, device: str) -> Answers:
+def load_answers(run: Path, device: str) -> Answers:
     """What a run answers in the test split."""
     config = load_config(run)
     if config.task.name != "retrieval":
         raise SystemExit(f"{run} is a run of {config.task.name}, not of retrieval")
     task, model = build_task(config.task), rmt.load(run).to(device).eval()
     batch, length = task.split("test"), task.tokens_per_segment(config.task.segments)
-    made = [
+    predictions = [
         generate(model, tokens.to(device), mask.to(device), length)[:, -1].cpu()
         for tokens, mask in zip(batch.tokens.split(BATCH), batch.loss_mask.split(BATCH), strict=True)
     ]
     tokens = batch.tokens.numpy()
     keys, values = tokens[:, :-2:2], tokens[:, 1:-2:2]
     asked = (keys == tokens[:, -2:-1]).argmax(1)
-    return Answers(keys, values, asked, torch.cat(made).numpy())
+    return Answers(keys, values, asked, torch.cat(predictions).numpy())
 
 
 def dependence(happened: np.ndarray, letters: np.ndarray) -> float:
@@ -78,31 +78,33 @@ def dependence(happened: np.ndarray, letters: np.ndarray) -> float:
     return float(squares.sum() / (present.sum() - 1))
 
 
-def report(found: Answers) -> list[str]:
+def report(answers: Answers) -> list[str]:
     """The lines of the page."""
-    right, mistaken = found.right, found.mistaken
+    right, mistaken = answers.right, answers.mistaken
     rows = np.arange(len(right))
-    asked_key = found.keys[rows, found.asked]
-    others = np.ones_like(mistaken)
-    others[rows, found.asked] = False
+    asked_key = answers.keys[rows, answers.asked]
+    other_pairs = np.ones_like(mistaken)
+    other_pairs[rows, answers.asked] = False
     wrong = ~right
+    right_by_place = [right[answers.asked == number].mean() for number in range(answers.keys.shape[1])]
+    by_mistaken = dependence(mistaken[other_pairs], answers.keys[other_pairs])
     lines = [
         f"- {right.mean():.4f} of {len(right):,} answers are right; of {wrong.sum():,} wrong ones "
         f"{mistaken.any(1).sum():,} are values of other pairs",
         "- right by the place of the pair that is asked for: "
-        + ", ".join(f"{right[found.asked == place].mean():.4f}" for place in range(found.keys.shape[1])),
+        + ", ".join(f"{share:.4f}" for share in right_by_place),
         "- taken for the right one, by place: "
         + ", ".join(f"{share:.4f}" for share in mistaken.sum(0) / len(right)),
         f"- χ² over its degrees of freedom: {dependence(wrong, asked_key):.1f} by the letter asked for, "
-        f"{dependence(mistaken[others], found.keys[others]):.1f} by the letter whose value is given instead",
+        f"{by_mistaken:.1f} by the letter whose value is given instead",
         "",
         "| asked for | answered for | times | of so many meetings |",
         "|---|---|---|---|",
     ]
     meetings: dict[tuple[int, int], list[int]] = {}
-    for row, place in zip(*np.nonzero(others), strict=True):
-        pair = meetings.setdefault((int(asked_key[row]), int(found.keys[row, place])), [0, 0])
-        pair[0] += int(mistaken[row, place])
+    for row, number in zip(*np.nonzero(other_pairs), strict=True):
+        pair = meetings.setdefault((int(asked_key[row]), int(answers.keys[row, number])), [0, 0])
+        pair[0] += int(mistaken[row, number])
         pair[1] += 1
     worst = sorted(meetings.items(), key=lambda item: (-item[1][0], item[0]))[:LISTED]
     lines += [
@@ -120,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     for run in options.runs:
         print(f"## {run}\n")
-        print("\n".join(report(answers(run, options.device))) + "\n")
+        print("\n".join(report(load_answers(run, options.device))) + "\n")
 
 
 if __name__ == "__main__":

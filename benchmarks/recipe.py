@@ -69,20 +69,19 @@ class Row(NamedTuple):
 
     def results(self, out: Path) -> list[dict[str, Any]]:
         """What came out so far, seed by seed, with the first step at which validation was as asked."""
-        files = self.folder(out).glob("**/result.json")
-        results = [
-            json.loads(file.read_text()) | {"row": self.name, "reached": self.first_step(file.parent)}
-            for file in files
-        ]
+        results = []
+        for file in self.folder(out).glob("**/result.json"):
+            result = json.loads(file.read_text())
+            reached = self.first_step(file.parent / "metrics.jsonl", result["metric"])
+            results.append(result | {"row": self.name, "reached": reached})
         return sorted(results, key=lambda result: result["seed"])
 
-    def first_step(self, folder: Path) -> int | None:
+    def first_step(self, log: Path, metric: str) -> int | None:
         """The first evaluation of a run that is as good as was asked for."""
-        lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-        metric = "sequence_accuracy" if self.command.startswith("quadratic") else "accuracy"
-        scores = ((line["step"], line[metric]) for line in lines if line.get("split") == "valid")
         if self.target is None:
             return None
+        lines = map(json.loads, log.read_text().splitlines())
+        scores = ((line["step"], line[metric]) for line in lines if line.get("split") == "valid")
         return next((step for step, score in scores if score >= self.target), None)
 
 

@@ -263,17 +263,17 @@ def made_answers(wrong_letter: str | None = None) -> confusions.Answers:
 
 
 def test_confusions_name_the_letter_that_is_mistaken():
-    found = made_answers("q")
-    assert 0.95 < found.right.mean() < 0.97
-    lines = confusions.report(found)
-    wrong = int((~found.right).sum())
+    answers = made_answers("q")
+    assert 0.95 < answers.right.mean() < 0.97
+    lines = confusions.report(answers)
+    wrong = int((~answers.right).sum())
     assert f"of {wrong} wrong ones {wrong} are values of other pairs" in lines[0]
     listed = [line for line in lines if line.startswith("| ")][1:]
     assert listed
     assert all(line.startswith("| q | ") for line in listed)
-    rows = np.arange(len(found.keys))
-    assert confusions.dependence(~found.right, found.keys[rows, found.asked]) > 50
-    assert confusions.dependence(~found.right, found.keys[rows, 1 - found.asked]) < 2
+    rows = np.arange(len(answers.keys))
+    assert confusions.dependence(~answers.right, answers.keys[rows, answers.asked]) > 50
+    assert confusions.dependence(~answers.right, answers.keys[rows, 1 - answers.asked]) < 2
 
 
 def test_confusions_of_a_run_that_is_always_right_are_none():

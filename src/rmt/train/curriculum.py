@@ -65,7 +65,7 @@ def values(config: CurriculumConfig, task: Task, segments: int) -> list[int]:
 
 
 def stage_of(over: str, task: Task, segments: int, value: int) -> Stage:
-    """A shorter input, or the whole one, in fewer segments.
+    """A shorter input, or the whole input in fewer segments.
 
     A shorter input has as many segments, so that as much of it has to be carried; if it cannot have, its
     segments are as long as in the end.
