@@ -42,7 +42,7 @@ class Row(NamedTuple):
     steps: int
     target: float | None = 0.99  # of the task's metric; none = bits per character, as few as can be
     minutes: float = 1.0  # of a GPU, roughly: the longest start first
-    gigabytes: float = 4.0  # of its memory, roughly: what does not fit beside others waits
+    gigabytes: float = 6.0  # of its memory, roughly: what does not fit beside others waits
 
     @property
     def asked(self) -> str:

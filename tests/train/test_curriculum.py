@@ -1,5 +1,7 @@
 """From easy to hard: the stages before the whole task, and what earns the next."""
 
+from math import ceil
+
 import pytest
 
 from rmt.errors import ConfigError
@@ -33,6 +35,14 @@ def test_inputs_too_short_for_as_many_segments_have_some_of_the_final_length():
     task, config = make_task("retrieval", pairs=4), CurriculumConfig(over="length", start=2, growth=1.2)
     stages = Curriculum(config, task, segments=5).stages
     assert [(stage.task.total_length, stage.length) for stage in stages] == [(6, 2), (8, 2), (10, 2)]
+
+
+@pytest.mark.parametrize(("segments", "lengths"), [(1, [6, 8, 10]), (2, [4, 6, 5]), (3, [2, 3, 4])])
+def test_short_inputs_leave_nothing_beside_the_question_and_the_whole_is_cut_as_asked(segments, lengths):
+    task, config = make_task("retrieval", pairs=4), CurriculumConfig(over="length", start=2, growth=1.2)
+    stages = Curriculum(config, task, segments).stages
+    assert [stage.length for stage in stages] == lengths
+    assert [ceil(stage.task.total_length / stage.length) for stage in stages] == 3 * [segments]
 
 
 def test_segments_grow_over_the_whole_input():

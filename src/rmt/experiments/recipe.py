@@ -13,7 +13,7 @@ from rmt.errors import ConfigError
 from rmt.tasks.registry import task_class
 from rmt.tasks.task import Task
 from rmt.train.check import check_run
-from rmt.train.config import RunConfig, TaskConfig, build_task
+from rmt.train.config import RunConfig, TaskConfig, TrainConfig, build_task
 
 Settings = dict[str, Any]
 
@@ -120,6 +120,7 @@ PAPER_BATCH = {"modern-1": 128, "paper": 32}  # modern-2 has a rule
 # Sequences of an update by modern-2: fewer of long ones and on a CPU, more where each has few losses.
 BATCH, SMALL_BATCH, LONG = 128, 64, 256  # LONG in tokens
 LEAST_LOSSES, MOST_TOKENS = 1024, 16_384  # of an update, if its batch is larger than these
+LEAST_JUDGED = 5000  # losses of a validation set: .995 is then known to .001
 GROWTH = 1.2  # of inputs where short ones come first: two pairs of retrieval, then three, then four
 PAPER_BUDGETS: dict[str, Settings] = {
     "retrieval": {"rate": {"patience": 10}, "train": {"steps": 1_000_000}},
@@ -167,12 +168,16 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
 
 
 def rules_for(task: Task, size: str) -> Settings:
-    """What modern-2 derives from a task: how many sequences an update has, whether short ones come first."""
+    """What modern-2 derives from a task: how many sequences it learns from and is judged by, which first."""
     batch = BATCH if size == "paper" and task.total_length <= LONG else SMALL_BATCH
     most = max(batch, MOST_TOKENS // task.total_length)
+    losses = task.losses
     grows = task.begins and getattr(task, task.grows) > task.begins
     return {
-        "train": {"batch": min(most, max(batch, ceil(LEAST_LOSSES / task.losses)))},
+        "train": {
+            "batch": min(most, max(batch, ceil(LEAST_LOSSES / losses))),
+            "evaluate_samples": max(TrainConfig().evaluate_samples, ceil(LEAST_JUDGED / losses)),
+        },
         "curriculum": {"over": "length", "start": task.begins, "growth": GROWTH} if grows else {},
     }
 

@@ -24,6 +24,7 @@ class Retrieval(Task):
     unique: ClassVar[bool] = True
     grows: ClassVar[str] = "pairs"
     begins: ClassVar[int] = 2  # four pairs alone teach "one of the four values" (docs/learning.md)
+    question: ClassVar[int] = 2  # the letter asked for and the separator
     enlarge: ClassVar[str] = "more pairs"
 
     pairs: int = field(default=4, metadata={"help": "key-value pairs in the input"})

@@ -54,6 +54,7 @@ class Task(ABC):
     original_exact: ClassVar[bool] = False  # the original metric: whole answers instead of characters
     grows: ClassVar[str] = ""  # the option that makes inputs longer, if there is one
     begins: ClassVar[int] = 0  # what that option begins at where short inputs have to come first; 0 = nowhere
+    question: ClassVar[int] = 0  # tokens at the end that ask about all the others; 0 = nothing does
     enlarge: ClassVar[str] = "a longer length"  # what gives this task more different examples
 
     layout: ClassVar[str] = "sequences"  # how it is laid out to train on and to measure: sequences or lanes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from math import ceil, floor
 from typing import NamedTuple
 
 from rmt.errors import ConfigError
@@ -60,7 +60,7 @@ def values(config: CurriculumConfig, task: Task, segments: int) -> list[int]:
     while value < final:
         if config.over == "length" or fits(task.total_length, value):
             grown.append(value)
-        value = max(value + 1, math.floor(value * config.growth))
+        value = max(value + 1, floor(value * config.growth))
     return [*grown, final]
 
 
@@ -70,8 +70,19 @@ def stage_of(over: str, task: Task, segments: int, value: int) -> Stage:
     A shorter input has as many segments, so that as much of it has to be carried; if it cannot have, its
     segments are as long as in the end.
     """
-    if over == "length":
-        shorter = task.with_length(value)
-        cut = shorter if fits(shorter.total_length, segments) else task
-        return Stage(shorter, cut.tokens_per_segment(segments))
-    return Stage(task, task.tokens_per_segment(value if over == "segments" else segments))
+    whole = task.tokens_per_segment(segments)
+    if over == "segments":
+        return Stage(task, task.tokens_per_segment(value))
+    shorter = task.with_length(value) if over == "length" else task
+    return Stage(shorter, whole if shorter == task else carrying_length(shorter, segments) or whole)
+
+
+def carrying_length(task: Task, segments: int) -> int:
+    """Tokens per segment so that all of an input but its question is carried into the last of `segments`.
+
+    Two pairs of which one stands beside the question are answered without binding the value of the other to
+    its key, and memory that has learned that stays at "one of two values". 0 where no length does it.
+    """
+    borders = segments - bool(task.question)
+    length = ceil((task.total_length - task.question) / borders) if borders else task.total_length
+    return length if ceil(task.total_length / length) == segments else 0
