@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from threading import Condition
 from typing import Any, NamedTuple
 
@@ -142,10 +144,11 @@ SMALL = (
 
 
 def chosen(names: Sequence[str], data: str) -> list[Row]:
-    """The rows whose names begin with one of these; without names, those of the paper's sizes."""
+    """The rows whose names begin with one of these words; without any, those of the paper's sizes."""
     if not names:
         return [row for row in ROWS if data or not row.name.startswith(LANGUAGE)]
-    rows = [row for row in (*ROWS, *SMALL) if row.name.startswith(tuple(names))]
+    beginnings = re.compile(rf"({'|'.join(map(re.escape, names))})(?!\w)")  # copy-24 is not copy-240
+    rows = [row for row in (*ROWS, *SMALL) if beginnings.match(row.name)]
     if not rows:
         known = ", ".join(row.name for row in (*ROWS, *SMALL))
         raise SystemExit(f"no row begins with {' or '.join(names)}; there are: {known}")
@@ -210,28 +213,35 @@ def spread(values: Sequence[float], form: str) -> str:
 
 
 def draw(rows: Sequence[Row], out: Path) -> None:
-    """Steps to the target over the number of segments, a dot for every seed."""
+    """Steps to the target over the number of segments: a dot for every seed, a line through the medians."""
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
-    figure, axes = pyplot.subplots(figsize=(6.4, 4), layout="constrained")  # inches
-    lines: dict[str, list[tuple[int, int]]] = {}
+    figure, axes = pyplot.subplots(figsize=(7.6, 4), layout="constrained")  # inches
+    tasks: dict[str, dict[int, list[int]]] = {}  # steps of seeds by segments
     for row in rows:
-        if row.name.startswith(("small", LANGUAGE)) or "rates" in row.name:
-            continue
-        name, _, segments = row.name.partition(" in ")
-        number = int(segments.split(",")[0])
-        runs = lines.setdefault(name, [])
-        runs += [(number, result["reached"]) for result in row.results(out) if result["reached"]]
-    for name, points in lines.items():
-        if points:
-            axes.plot(*zip(*sorted(points), strict=True), "o", label=name, markersize=4, alpha=0.7)
+        steps = [result["reached"] for result in row.results(out) if result["reached"]]
+        if steps and not row.name.startswith(("small", LANGUAGE)) and "rates" not in row.name:
+            name, _, segments = row.name.partition(" in ")
+            tasks.setdefault(name, {}).setdefault(int(segments.split(",")[0]), []).extend(steps)
+    for number, (name, seeds) in enumerate(sorted(tasks.items())):
+        counts = sorted(seeds)
+        style = {"color": f"C{number}", "linestyle": "--" if name.startswith("Transformer-XL") else "-"}
+        axes.plot(counts, [median(seeds[count]) for count in counts], label=name, linewidth=1, **style)
+        points = [(count, steps) for count in counts for steps in seeds[count]]
+        axes.scatter(*zip(*points, strict=True), s=14, alpha=0.6, color=style["color"], linewidths=0)
     axes.set(xlabel="segments", ylabel="updates until the target", xscale="log", yscale="log")
+    axes.xaxis.set_major_locator(FixedLocator([2, 3, 4, 5, 6, 9, 18, 25, 45]))
+    axes.yaxis.set_major_locator(FixedLocator([200, 300, 500, 1000, 2000, 5000]))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.spines[["top", "right"]].set_visible(False)
-    if any(lines.values()):
-        axes.legend(frameon=False, fontsize=8)
+    if tasks:
+        figure.legend(frameon=False, fontsize=8, loc="outside right upper")
     figure.savefig(out / "recipe.png", dpi=150)
     pyplot.close(figure)
 

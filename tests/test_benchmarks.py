@@ -222,6 +222,13 @@ def test_rows_of_the_recipe_tell_what_their_runs_reached(tmp_path, monkeypatch, 
         recipe.main(["cpoy"])
 
 
+def test_rows_of_the_recipe_are_chosen_by_whole_words():
+    names = {row.name for row in recipe.chosen(["copy-24", "Transformer-XL, reverse-24"], "")}
+    assert {"copy-24 in 3", "copy-24 in 9, rates ÷2", "Transformer-XL, reverse-24 in 2"} <= names
+    assert not {"copy-240 in 6", "Transformer-XL, copy-24 in 3", "reverse-24 in 2"} & names
+    assert len(recipe.chosen(["copy"], "")) > len(recipe.chosen(["copy-24"], ""))
+
+
 def test_commands_wait_for_memory_that_others_have():
     room, order, begun = recipe.Room(10), [], threading.Event()
 

@@ -108,6 +108,15 @@ def test_the_batch_follows_the_length_of_a_sequence_and_its_losses(task, size, b
     assert resolve({"task": task, "size": size, "train": {"batch": 7}}).train.batch == 7
 
 
+@pytest.mark.parametrize(("segments", "warmup"), [(3, 100), (9, 100), (18, 200), (45, 500)])
+def test_rates_rise_for_longer_where_more_borders_are_crossed(segments, warmup):
+    named = {"task": {"name": "copy", "length": 120, "segments": segments}}
+    for preset in PRESETS:
+        assert resolve({**named, "preset": preset}).rate.warmup == warmup
+    assert resolve({**named, "recipe": "modern-1"}).rate.warmup == 100
+    assert resolve({**named, "rate": {"warmup": 7}}).rate.warmup == 7
+
+
 def test_versions_of_a_recipe_differ_in_where_models_start_and_in_the_batch():
     task = {"name": "copy", "length": 360, "segments": 9}
     named = {"task": task, "size": "paper"}

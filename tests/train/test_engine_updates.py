@@ -35,6 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gained-adaptive": {"model": {"output": "gained", "cutoffs": (3, 6)}},
     "gained-narrow-tables": {"model": {"output": "gained", "cutoffs": (3, 6), "div_val": 2}},
     "narrow-tables": {"model": {"cutoffs": (3, 6), "div_val": 2}},
+    "more-words-than-tokens": {"model": {"vocabulary": 900, "output": "gained", "cutoffs": (3, 200)}},
     "memory-loss": {"model": {"memory": {"size": 2, "predicts": True}}, "train": {"memory_loss": 0.1}},
     "adaptive-memory-loss": {
         "model": {"memory": {"size": 2, "predicts": True}, "cutoffs": (3, 6)},
@@ -42,6 +43,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
 }
 RECOMPUTED: dict[str, dict[str, Any]] = {
+    "checkpointed-words": {"bptt": {"checkpoint": True}, "model": {"vocabulary": 900}},
     "checkpointed": {"bptt": {"checkpoint": True}},
     "checkpointed-cache": {
         "bptt": {"checkpoint": True},

@@ -42,7 +42,8 @@ PAPER: Settings = {
 # layers so that memory goes through them as it is. Texts keep small weights: scaled ones cost 0.03 bits.
 START: Settings = {"model": {"init": "identity", "output": "gained"}}
 TEXT_START: Settings = {"model": {"output": "gained"}}
-RECIPES = {"modern-1": MODERN, "modern-2": {**MODERN, **START}, "paper": PAPER}
+MODERN_2: Settings = {**MODERN, **START, "rate": {"schedule": "cosine"}}  # `rules_for` say how long it rises
+RECIPES = {"modern-1": MODERN, "modern-2": MODERN_2, "paper": PAPER}
 NEWEST = {"modern": "modern-2"}  # names that stand for a version; results store the version
 OLDER_RECIPES = ("modern-1",)
 
@@ -121,6 +122,7 @@ PAPER_BATCH = {"modern-1": 128, "paper": 32}  # modern-2 has a rule
 BATCH, SMALL_BATCH, LONG = 128, 64, 256  # LONG in tokens
 LEAST_LOSSES, MOST_TOKENS = 1024, 16_384  # of an update, if its batch is larger than these
 LEAST_JUDGED = 5000  # losses of a validation set: .995 is then known to .001
+WARMUP, FEW_SEGMENTS = 100, 9  # updates that rates rise for in up to so many segments; in more, in proportion
 GROWTH = 1.2  # of inputs where short ones come first: two pairs of retrieval, then three, then four
 PAPER_BUDGETS: dict[str, Settings] = {
     "retrieval": {"rate": {"patience": 10}, "train": {"steps": 1_000_000}},
@@ -151,7 +153,7 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     task = build_task(task_config)
     length = task.tokens_per_segment(task_config.segments)
     if settings["recipe"] == "modern-2" and kind.layout == "sequences":
-        rules = rules_for(task, settings["size"])
+        rules = rules_for(task, settings["size"], task_config.segments)
         if "curriculum" in named or task_config.source == "fixed":
             del rules["curriculum"]
         settings = merge(rules, settings)
@@ -167,8 +169,12 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     return config
 
 
-def rules_for(task: Task, size: str) -> Settings:
-    """What modern-2 derives from a task: how many sequences it learns from and is judged by, which first."""
+def rules_for(task: Task, size: str, segments: int) -> Settings:
+    """What modern-2 derives from a task.
+
+    How many sequences it learns from and is judged by, which come first, and how long rates rise: an update
+    changes what goes over all borders as often as there are segments.
+    """
     batch = BATCH if size == "paper" and task.total_length <= LONG else SMALL_BATCH
     most = max(batch, MOST_TOKENS // task.total_length)
     losses = task.losses
@@ -178,6 +184,7 @@ def rules_for(task: Task, size: str) -> Settings:
             "batch": min(most, max(batch, ceil(LEAST_LOSSES / losses))),
             "evaluate_samples": max(TrainConfig().evaluate_samples, ceil(LEAST_JUDGED / losses)),
         },
+        "rate": {"warmup": WARMUP * max(segments, FEW_SEGMENTS) // FEW_SEGMENTS},
         "curriculum": {"over": "length", "start": task.begins, "growth": GROWTH} if grows else {},
     }
 

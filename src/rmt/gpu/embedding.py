@@ -50,10 +50,6 @@ class FastAdaptiveEmbedding(AdaptiveEmbedding):
         embedded: Tensor = Lookup.apply(self.words.weight, tokens, self.table)
         return embedded
 
-    def output_rows(self, hidden: Tensor) -> Tensor:
-        """As they are: the gain is in the fast tables."""
-        return hidden
-
     def entropy(self, hidden: Tensor, targets: Tensor, cluster: int, rows: Rows) -> Tensor:
         return self.table.outputs[cluster].losses(hidden, targets, keep=False)[1]
 
@@ -105,7 +101,9 @@ class TokenTable:
             if count <= len(tokens):
                 add_gradient(self.weight, sum_by_number(gradients, tokens, count) * self.scale)
             else:
-                add_gradient(self.weight, sum_by_number(gradients * self.scale, tokens, count))
+                if self.weight.grad is None:
+                    self.weight.grad = torch.zeros_like(self.weight)
+                add_rows(self.weight.grad.view(count, -1), gradients * self.scale, tokens)
         self.waiting = []
 
     def deliver(self) -> None:
@@ -132,7 +130,9 @@ def token_table(
     if cutoffs:
         clusters = (parameters["embedding.clusters.weight"], parameters["embedding.clusters.bias"])
         slices[0].append(TableSlice(*clusters, 0, len(cutoffs)))
-    outputs = [OutputLayer(parts, settings, parameters.get("embedding.gain")) for parts in slices]
+    # clusters have more rows than there are hidden states to score: there the gain multiplies those
+    gain = None if cutoffs else parameters.get("embedding.gain")
+    outputs = [OutputLayer(parts, settings, gain) for parts in slices]
     return TokenTable(weight, bias, outputs, settings, dtype)
 
 
@@ -175,6 +175,18 @@ def flat(parts: Sequence[Tensor], kept: int) -> Tensor:
     if len({part.shape for part in parts}) == 1:
         return laid(parts, dim=0).flatten(0, -1 - kept)
     return laid([part.flatten(0, -1 - kept) for part in parts], dim=0)
+
+
+def add_rows(total: Tensor, rows: Tensor, numbers: Tensor) -> None:
+    """total[number] += row, for rows (N, D) of a table that has more of them.
+
+    Rows of one number are summed up first, so that sums have the same order every time. Behind the last
+    group, sums of nothing go to row 0.
+    """
+    numbers, order = numbers.sort(stable=True)
+    groups = F.pad((numbers[1:] != numbers[:-1]).cumsum(0), (1, 0))
+    sums = sum_by_number(rows[order], groups, len(rows))
+    total.index_add_(0, torch.zeros_like(numbers).scatter_(0, groups, numbers), sums.to(total.dtype))
 
 
 def sum_by_number(rows: Tensor, numbers: Tensor, count: int) -> Tensor:
