@@ -231,7 +231,14 @@ ON_GPU = pytest.mark.parametrize(
     "settings",
     [
         pytest.param((SETTINGS | RECOMPUTED)[name], id=name, marks=GPU)
-        for name in ("relative", "rotary", "post-norm", "cache-and-memory", "adaptive", "checkpointed-cache")
+        for name in (
+            "relative",
+            "rotary",
+            "post-norm",
+            "cache-and-memory",
+            "more-words-than-tokens",
+            "checkpointed-cache",
+        )
     ],
 )
 
