@@ -66,11 +66,6 @@ def test_a_cosine_rate_falls_in_half_a_wave_from_the_warm_up_to_the_minimum():
     assert [rate.factor(step) for step in (1, 2, 4, 6, 10)] == pytest.approx([1, 1, quarter, 0.6, 0.2])
 
 
-def test_a_trapezoid_stays_at_the_full_rate_for_half_of_the_steps_and_falls_in_the_other():
-    rate = Rate(RateConfig(schedule="trapezoid", warmup=2, minimum=0.2), steps=10)
-    assert [rate.factor(step) for step in (0, 1, 4, 6, 8, 10)] == pytest.approx([0.5, 1, 1, 1, 0.6, 0.2])
-
-
 def test_a_plateau_rate_falls_after_more_than_patience_evaluations_without_a_better_loss():
     rate = Rate(RateConfig(schedule="plateau", patience=1, factor=0.1, minimum=0.05), steps=100)
     factors = []

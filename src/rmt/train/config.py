@@ -110,11 +110,13 @@ class OptimizerConfig:
 class RateConfig:
     """The learning rate over time."""
 
-    schedule: Literal["constant", "linear", "cosine", "trapezoid", "plateau"] = option(
+    schedule: Literal["constant", "linear", "cosine", "plateau"] = option(
         "constant", "shape after the warm-up"
     )
     warmup: float = option(0.0, "linear warm-up: below 1 a share of the steps, else steps", at_least(0))
-    minimum: float = option(0.0, "lowest fraction of the learning rate, where it falls", BELOW_ONE)
+    minimum: float = option(
+        0.0, "lowest fraction of the learning rate for linear, cosine, plateau", BELOW_ONE
+    )
     factor: float = option(0.5, "plateau: multiply the rate by this", BELOW_ONE)
     patience: int = option(
         8, "plateau: after this many evaluations without a better validation loss", at_least(0)

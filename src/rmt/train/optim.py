@@ -53,10 +53,7 @@ def build_optimizers(
 
 
 class Rate:
-    """The factor on every learning rate: warm-up, then how it stays or falls.
-
-    A trapezoid stays at the full rate for half of the steps and falls linearly in the other half.
-    """
+    """The factor on every learning rate: warm-up, then constant, linear, cosine, or halving on a plateau."""
 
     def __init__(self, config: RateConfig, steps: int):
         self.config, self.steps = config, steps
@@ -89,7 +86,6 @@ class Rate:
             "constant": 1.0,
             "linear": low + (1 - low) * (1 - done),
             "cosine": low + (1 - low) * (1 + math.cos(math.pi * done)) / 2,
-            "trapezoid": low + (1 - low) * min(1.0, 2 * (1 - done)),
             "plateau": max(low, self.fallen),
         }
         return shape[self.config.schedule]
