@@ -2,12 +2,13 @@
 
 # G matrices that are multiplied at once · N rows
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 from torch import Tensor
 
+from rmt.gpu import weight_gradients
 from rmt.gpu.weight_gradients import (
     Slot,
     WeightGradients,
@@ -196,6 +197,39 @@ def test_a_product_of_many_rows_is_the_sum_of_its_parts(rows, parts, adds):
     expected = left.mT @ right + adds * total
     add_product(total, left, right, adds)
     torch.testing.assert_close(total, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_parts_of_many_products_are_added_up_once(groups, monkeypatch):
+    """Products of 8, 4 and 3 rows, made at once in four parts, in two and whole; two rows wait."""
+    monkeypatch.setattr("rmt.gpu.weight_gradients.MAX_JOINED_ELEMENTS", groups * 2 * (ROWS + COLUMNS))
+    monkeypatch.setattr("rmt.gpu.weight_gradients.MIN_PART_ROWS", 2)
+    sums = []
+    monkeypatch.setattr(weight_gradients, "add_sum", counted(weight_gradients.add_sum, sums))
+    gradients = sums_of(groups)
+    for _ in range(2):
+        sums.clear()
+        gradients.begin()
+        update = Update(gradients)
+        for number, rows in ((0, 8), (1, 8), (0, 8), (1, 4), (2, 8), (0, 2), (2, 3), (2, 8)):
+            update.forward(number, rows, elsewhere=True)
+        assert_sums(update)
+        assert set(gradients.in_parts) == {2, 4}
+        assert len(sums) == 2  # of the four parts of all matrices, and of the two of one
+    torch.testing.assert_close(gradients.finish(), update.expected, rtol=1e-12, atol=1e-12)
+    again = Update(gradients, seed=4)
+    again.forward(1, 8, elsewhere=True)
+    torch.testing.assert_close(again.backward(), update.expected + again.expected, rtol=1e-12, atol=1e-12)
+
+
+def counted(function: Callable[..., None], calls: list[object]) -> Callable[..., None]:
+    """A function that leaves its arguments in `calls`."""
+
+    def call(*arguments: object) -> None:
+        calls.append(arguments)
+        function(*arguments)
+
+    return call
 
 
 def test_factors_that_lie_among_others_are_multiplied_as_they_are():

@@ -47,6 +47,7 @@ class WeightGradients:
         self.buffers: tuple[Tensor, ...] = ()  # of left and of right factors: (count, N, rows or columns)
         self.outgrown: list[tuple[Tensor, ...]] = []  # smaller ones, which recordings still write to
         self.is_wanted = False  # whether any slot was asked for, so that a buffer is worth its memory
+        self.in_parts: dict[int, Tensor] = {}  # sums by the number of their parts: (count, G, parts, …)
         self.begin()
 
     def begin(self) -> None:
@@ -55,6 +56,7 @@ class WeightGradients:
         self.unwritten = set(range(count))  # totals that hold what an earlier update left
         self.taken = [0] * count  # rows of the buffers
         self.slots = 0  # given so far
+        self.begun: set[tuple[int, int]] = set()  # numbers of parts, and matrices that have sums in them
         self.clear_waiting()
 
     def clear_waiting(self) -> None:
@@ -83,15 +85,38 @@ class WeightGradients:
         """Add leftᵀ right; `left` (G, N, rows) lies where the slot said, or elsewhere."""
         size = left.numel() + slot.right.numel()
         if size > min(MAX_JOINED_ELEMENTS, self.max_waiting):
-            add_product(self.totals[slot.number], left, slot.right, self.take_totals([slot.number]))
+            self.add_at_once(slot, left)
             return
         if self.waiting_elements + size > self.max_waiting:
             self.multiply_waiting()
         self.waiting[slot.number].append((slot, left))
         self.waiting_elements += size
 
+    def add_at_once(self, slot: Slot, left: Tensor) -> None:
+        """Add a product that fills the GPU by itself; its parts are added up when the update ends."""
+        number, right, total = slot.number, slot.right, self.totals[slot.number]
+        parts = parts_of(total, left, right)
+        if parts == 1:
+            add_product(total, left, right, self.take_totals([number]))
+            return
+        if parts not in self.in_parts:
+            shape = (*self.totals.shape[:2], parts, *total.shape[1:])
+            self.in_parts[parts] = self.totals.new_empty(shape)
+        adds = (parts, number) in self.begun
+        self.begun.add((parts, number))
+        multiply_parts(self.in_parts[parts][number].flatten(0, 1), left, right, adds)
+
+    def add_parts(self) -> None:
+        """Add what was summed up in parts to the totals."""
+        for parts, sums in self.in_parts.items():
+            for run in consecutive(sorted(number for count, number in self.begun if count == parts)):
+                span = slice(run[0], run[-1] + 1)
+                add_sum(self.totals[span], sums[span], 2, self.take_totals(run))
+        self.begun.clear()
+
     def finish(self) -> Tensor:
         """Multiply what waits: all gradients of this update, (count, G, rows, columns)."""
+        self.add_parts()
         rows = self.multiply_waiting()
         for number in self.unwritten:
             self.totals[number].zero_()
@@ -170,18 +195,29 @@ def add_product(total: Tensor, left: Tensor, right: Tensor, adds: bool) -> None:
     """total += leftᵀ right, or = unless it `adds`; (G, rows, columns), summed in its number format."""
     parts = parts_of(total, left, right)
     if parts > 1:
-        left, right = (side.reshape(len(total) * parts, -1, side.shape[-1]) for side in (left, right))
-        products = total.new_empty(len(left), *total.shape[1:])
-        add_product(products, left, right, False)
-        summed = products.unflatten(0, (-1, parts)).sum(1)
-        total.add_(summed) if adds else total.copy_(summed)
-    elif left.dtype == total.dtype or not total.is_cuda:
-        total.baddbmm_(left.mT.to(total.dtype), right.to(total.dtype), beta=float(adds))
-    elif len(total) == 1:
-        factors = (total[0], left[0].mT, right[0], total.dtype)
-        torch.ops.aten.addmm.dtype_out(*factors, beta=float(adds), out=total[0])
+        products = total.new_empty(len(total) * parts, *total.shape[1:])
+        multiply_parts(products, left, right, False)
+        add_sum(total, products.unflatten(0, (-1, parts)), 1, adds)
     else:
-        torch.ops.aten.baddbmm.dtype_out(total, left.mT, right, total.dtype, beta=float(adds), out=total)
+        multiply_parts(total, left, right, adds)
+
+
+def multiply_parts(products: Tensor, left: Tensor, right: Tensor, adds: bool) -> None:
+    """Products (G · parts, rows, columns) of factors (G, N, …) that are cut into parts of their rows."""
+    left, right = (side.reshape(len(products), -1, side.shape[-1]) for side in (left, right))
+    if left.dtype == products.dtype or not products.is_cuda:
+        products.baddbmm_(left.mT.to(products.dtype), right.to(products.dtype), beta=float(adds))
+    elif len(products) == 1:
+        factors = (products[0], left[0].mT, right[0], products.dtype)
+        torch.ops.aten.addmm.dtype_out(*factors, beta=float(adds), out=products[0])
+    else:
+        factors = (products, left.mT, right, products.dtype)
+        torch.ops.aten.baddbmm.dtype_out(*factors, beta=float(adds), out=products)
+
+
+def add_sum(total: Tensor, parts: Tensor, dim: int, adds: bool) -> None:
+    """total += the sum of parts along a dimension, or = unless it `adds`."""
+    total.add_(parts.sum(dim)) if adds else torch.sum(parts, dim, out=total)
 
 
 def parts_of(total: Tensor, left: Tensor, right: Tensor) -> int:
