@@ -10,6 +10,7 @@ import torch
 import rmt
 from rmt.train import loop, objective
 from rmt.train.checkpoint import Checkpoints
+from rmt.train.curriculum import Curriculum
 from rmt.train.loop import Diverged
 from rmt.train.measure import Measurement
 from rmt.train.trainer import Trainer
@@ -113,6 +114,27 @@ def test_a_target_reached_before_the_curriculum_is_through_does_not_stop_a_resum
     run(config, tmp_path, stop=10)
     result, _ = run(config, tmp_path)
     assert result["steps"] == 12
+
+
+@pytest.mark.parametrize("stop", [3, 7], ids=["resumed-before", "resumed-behind"])
+def test_rates_fall_from_where_a_curriculum_is_through_also_in_a_resumed_run(tmp_path, monkeypatch, stop):
+    promoted = step_of_trainer(monkeypatch)
+    monkeypatch.setattr(Curriculum, "trained", lambda self, accuracy: promote(self, promoted() == 5))
+    config = tiny(
+        train={"steps": 10, "log_every": 1, "save_every": 1},
+        rate={"schedule": "linear", "warmup": 2},
+        curriculum={"over": "length", "promote_at": 1.0, "growth": 9.0},
+    )
+    run(config, tmp_path, stop=stop)
+    run(config, tmp_path)
+    rates = [line["rate"] for line in metrics(tmp_path) if "rate" in line]
+    assert rates == pytest.approx([0.5, 1, 1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2])
+
+
+def promote(curriculum: Curriculum, earned: bool) -> bool:
+    """On to the whole task, if that is earned."""
+    curriculum.number += earned
+    return earned
 
 
 def test_divergence_names_the_step_and_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):

@@ -75,6 +75,16 @@ def test_a_plateau_rate_falls_after_more_than_patience_evaluations_without_a_bet
     assert factors == pytest.approx([1, 1, 1, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05])
 
 
+def test_a_rate_stays_until_it_is_to_fall_and_then_falls_to_its_minimum():
+    rate = Rate(RateConfig(schedule="linear", warmup=2), steps=10)
+    rate.fall_from(10)
+    assert [rate.factor(step) for step in (0, 1, 5, 9)] == [0.5, 1, 1, 1]
+    rate.fall_from(6)
+    assert [rate.factor(step) for step in (1, 5, 6, 7, 10)] == [1, 1, 1, 0.75, 0]
+    rate.fall_from(1)  # not before the warm-up ends
+    assert [rate.factor(step) for step in (0, 2, 6)] == [0.5, 1, 0.5]
+
+
 def test_a_plateau_survives_a_round_trip():
     config = RateConfig(schedule="plateau", patience=1)
     rate, again = Rate(config, steps=100), Rate(config, steps=100)

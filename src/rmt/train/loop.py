@@ -229,9 +229,11 @@ class Loop:
 
     def promote(self, accuracy: float) -> None:
         """Go on to the next stage of the curriculum if the training accuracy has earned it."""
-        if self.trainer.curriculum.trained(accuracy):
-            number = self.trainer.curriculum.number
-            self.observer.note(f"promoted to stage {number} at step {self.trainer.step}")
+        trainer = self.trainer
+        if trainer.curriculum.trained(accuracy):
+            self.observer.note(f"promoted to stage {trainer.curriculum.number} at step {trainer.step}")
+            if trainer.curriculum.finished:
+                trainer.rate.fall_from(trainer.step)
 
     def evaluate(self) -> bool:
         """Measure on the validation set; true if the model was never better."""

@@ -58,6 +58,7 @@ class Rate:
     def __init__(self, config: RateConfig, steps: int):
         self.config, self.steps = config, steps
         self.warmup = warmup_steps(config.warmup, steps)
+        self.fall_from(0)
         self.best, self.waited, self.fallen = sys.float_info.max, 0, 1.0
         self.scale = 1.0  # smaller where a run went back, since it had diverged
 
@@ -73,6 +74,10 @@ class Rate:
                 else:
                     group["lr"] = lr
 
+    def fall_from(self, step: int) -> None:
+        """Let rates fall from a step on, and from behind the warm-up; until then they stay."""
+        self.falls_from = max(self.warmup, step)
+
     def factor(self, step: int) -> float:
         """What every learning rate is multiplied by in update number `step`."""
         return self.scale * self.scheduled(step)
@@ -80,7 +85,7 @@ class Rate:
     def scheduled(self, step: int) -> float:
         if step < self.warmup:
             return (step + 1) / self.warmup
-        done = (step - self.warmup) / max(1, self.steps - self.warmup)
+        done = max(0, step - self.falls_from) / max(1, self.steps - self.falls_from)
         low = self.config.minimum
         shape = {
             "constant": 1.0,
@@ -100,8 +105,10 @@ class Rate:
             self.fallen, self.waited = self.fallen * self.config.factor, 0
 
     def state_dict(self) -> dict[str, float]:
-        return {"best": self.best, "waited": self.waited, "fallen": self.fallen, "scale": self.scale}
+        names = ("best", "waited", "fallen", "scale", "falls_from")
+        return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.best, self.waited, self.fallen = state["best"], state["waited"], state["fallen"]
         self.scale = state.get("scale", 1.0)  # releases before 1.0 had none
+        self.fall_from(state.get("falls_from", 0))  # nor did their rates wait for a curriculum
