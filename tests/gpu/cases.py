@@ -7,9 +7,12 @@ from typing import NamedTuple
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from rmt.core.spans import Spans
 from rmt.gpu.heads import Heads, Seen, seen_of
+from rmt.gpu.shapes import distances_seen
+from rmt.nn.positions import shift
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SEEDS, BATCH, HEADS = 2, 2, 2
@@ -40,15 +43,22 @@ class Case(NamedTuple):
         return self.spans.keys
 
     @property
+    def mask(self) -> Tensor:
+        return self.spans.mask(self.memory_sees_cache, device=torch.device(DEVICE))[-self.queries :]
+
+    @property
     def columns(self) -> int:
-        """Distances, as many as the table of `rmt.nn.positions.Relative` has."""
-        return self.keys + self.queries + 1 + -(self.keys + self.queries + 1) % 8
+        """Distances, as many as some query sees a key at."""
+        return distances_seen(self.mask)
+
+    def aligned(self, scores: Tensor) -> Tensor:
+        """Scores (…, T, W) of distances at their keys (…, T, K), as the plain model puts them there."""
+        return shift(F.pad(scores, (0, self.queries + self.keys + 1 - self.columns)), self.keys)
 
     def seen(self) -> Seen:
         """With a cache, another number of its keys is missing in each segment: all of them, some, none."""
         spans = self.spans
-        mask = spans.mask(self.memory_sees_cache, device=torch.device(DEVICE))[-self.queries :]
-        seen = seen_of(mask, cache=spans.cache > 0)
+        seen = seen_of(self.mask, cache=spans.cache > 0)
         if spans.cache == 0:
             return seen
         missing = torch.tensor([spans.cache, 0, spans.cache // 2, 1], device=DEVICE)

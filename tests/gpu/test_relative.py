@@ -6,7 +6,6 @@ from torch import Tensor
 
 from rmt.gpu import naive
 from rmt.gpu.kernels import relative as kernels
-from rmt.nn.positions import shift
 from tests.gpu.cases import CASES, DOUBLE, HEADS, SEEDS, SMALL, Case, assert_same, numbers
 
 BLOCKS = 3  # programs that share rows
@@ -54,7 +53,7 @@ def test_scores_are_aligned_as_the_plain_model_shifts_them(case: Case) -> None:
     torch.manual_seed(0)
     scores = numbers(DOUBLE, HEADS, 4, case.queries, case.columns).requires_grad_()
     visible = naive.heads_first(case.seen())
-    expected = torch.where(visible, shift(scores, case.keys), 0)
+    expected = torch.where(visible, case.aligned(scores), 0)
     torch.testing.assert_close(result[..., : case.keys], expected, rtol=0, atol=0)
     assert not result[..., case.keys :].any()
     gradient = numbers(DOUBLE, *result.shape)[..., : case.keys]

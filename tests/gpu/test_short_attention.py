@@ -8,7 +8,6 @@ from rmt.core.spans import Spans
 from rmt.gpu import naive
 from rmt.gpu.heads import RelativeGradients, RelativeHeads
 from rmt.gpu.kernels import short_attention as kernels
-from rmt.nn.positions import shift
 from tests.gpu.cases import (
     BATCH,
     DOUBLE,
@@ -59,7 +58,7 @@ def test_the_twin_has_the_gradient_that_autograd_finds(case: Case) -> None:
     scores = torch.einsum("nthe,nkhe->nhtk", content, key) * scale
     by_seed = position.unflatten(0, (SEEDS, BATCH))
     apart = torch.einsum("sbthe,hswe->sbhtw", by_seed, distances.unflatten(0, (HEADS, SEEDS)))
-    scores = scores + shift(apart.flatten(0, 1), case.keys) * scale
+    scores = scores + case.aligned(apart.flatten(0, 1)) * scale
     p = torch.where(heads.seen.mask(), scores, -torch.inf).softmax(-1)
     expected = torch.einsum("nhtk,nkhe->nthe", p, value)
     output, _, *gradients, to_biases, to_distances = attended(naive, relative)

@@ -93,14 +93,17 @@ def aligned_gradient(to_aligned: Tensor, columns: int, seen: Seen) -> Tensor:
     keys = seen.keys
     visible = torch.where(heads_first(seen), to_aligned[..., :keys], 0)
     result = to_aligned.new_zeros(*to_aligned.shape[:3], columns)
-    return result.scatter_(-1, columns_of(to_aligned, keys), visible)
+    return result.scatter_add_(-1, columns_of(result, keys), visible)
 
 
 def columns_of(scores: Tensor, keys: int) -> Tensor:
-    """Where in (H, N, T, W) the distance between a query and a key stands: column T-1-i + j, (H, N, T, K)."""
-    length = scores.shape[2]
+    """Where in (H, N, T, W) the distance between a query and a key stands: column T-1-i + j, (H, N, T, K).
+
+    Where no query sees a key at a distance it has no column; the last stands for it.
+    """
+    length, columns = scores.shape[2:]
     query, key = (torch.arange(count, device=scores.device) for count in (length, keys))
-    return (length - 1 - query[:, None] + key).expand(*scores.shape[:3], -1)
+    return (length - 1 - query[:, None] + key).clamp(max=columns - 1).expand(*scores.shape[:3], -1)
 
 
 def heads_first(seen: Seen) -> Tensor:

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from rmt.core.config import ModelConfig
 from rmt.gpu.heads import Seen, seen_of
+from rmt.gpu.tiles import padded
 from rmt.gpu.weight_gradients import sum_format
 from rmt.nn.axis import Axis
 from rmt.nn.positions import Relative, RelativeTable, Rotary, RotaryTable
@@ -44,7 +45,7 @@ class ShapeTables:
         return self.intervals[key]
 
     def sinusoids(self, axis: Axis) -> Tensor:
-        """Relative positions: a row for each distance, (W, D)."""
+        """Relative positions: a row for each distance that a query sees a key at, (W, D)."""
         (table,) = self.position_table(axis, Relative)
         return table
 
@@ -59,13 +60,26 @@ class ShapeTables:
             with torch.inference_mode(False), torch.no_grad():
                 plain = scheme(self.config.width, 1, self.config.head_width, 0.0)
                 table = plain.to(self.device, sum_format(self.dtype))(axis)
-                self.positions[key] = self.padded(table)
+                self.positions[key] = self.padded(table, axis.mask)
         return self.positions[key]
 
-    def padded(self, table: RelativeTable | RotaryTable) -> tuple[Tensor, ...]:
+    def padded(self, table: RelativeTable | RotaryTable, mask: Tensor) -> tuple[Tensor, ...]:
         """Sinusoids as products multiply them, or cosines and sines of one half of a head."""
         if isinstance(table, RelativeTable):
-            return (F.pad(table.rows, (0, self.width - self.config.width)).to(self.dtype),)
+            rows = table.rows[: distances_seen(mask)]
+            return (F.pad(rows, (0, self.width - self.config.width)).to(self.dtype),)
         half = self.config.head_width // 2
         cosine, sine = (F.pad(angles[:, :half], (0, self.head // 2 - half)) for angles in table)
         return cosine.contiguous(), sine.contiguous()
+
+
+def distances_seen(mask: Tensor) -> int:
+    """How many of the distances K-1, K-2, … queries see keys at, by a mask (T, K), for products padded.
+
+    Of the keys behind a query it sees only those of its memory block: half of all distances are for nobody.
+    The host waits for a mask on a GPU, once for each shape.
+    """
+    queries, keys = mask.shape
+    query, key = (torch.arange(count, device=mask.device) for count in (queries, keys))
+    column = torch.where(mask, queries - 1 - query[:, None] + key, 0)
+    return padded(int(column.max()) + 1, 8)
