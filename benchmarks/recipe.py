@@ -121,7 +121,7 @@ ROWS = (
     long_copy(360, 9, 60, 4, 1500),
     long_copy(720, 18, 120, 1, 1500),
     long_copy(1000, 25, 120, 1, 1500),
-    long_copy(120, 45, 40, 1, 2000),
+    long_copy(120, 45, 40, 1, 3000),
     Row("retrieval in 2", "retrieval --segments 2 --memory 5 --size paper", 8, 5000, minutes=3),
     Row("retrieval in 3", "retrieval --segments 3 --memory 3 --size paper", 32, 5000, minutes=3),
     Row("retrieval in 5", "retrieval --segments 5 --memory 2 --size paper", 8, 5000, minutes=3),
