@@ -115,9 +115,25 @@ def test_rates_rise_for_longer_where_more_borders_are_crossed(segments, warmup):
         assert resolve({**named, "preset": preset}).rate.warmup == warmup
     assert resolve({**named, "recipe": "modern-1"}).rate.warmup == 100
     assert resolve({**named, "rate": {"warmup": 7}}).rate.warmup == 7
+    assert resolve({**named, "train": {"steps": 600}}).rate.warmup == min(warmup, 150)
+    assert resolve({**named, "train": {"steps": 60}}).rate.warmup == 100
 
 
-def test_versions_of_a_recipe_differ_in_where_models_start_and_in_the_batch():
+@pytest.mark.parametrize(
+    ("task", "samples"),
+    [
+        ({"name": "copy"}, 1000),
+        ({"name": "retrieval"}, 5000),  # of one loss each
+        ({"name": "retrieval", "options": {"pairs": 2}}, 1000),  # there are 4,927 different ones
+    ],
+    ids=["copy", "retrieval", "few-examples"],
+)
+def test_a_validation_set_has_as_many_losses_as_a_score_needs_if_there_are_as_many(task, samples):
+    assert resolve({"task": task}).train.evaluate_samples == samples
+    assert resolve({"task": task, "train": {"evaluate_samples": 7}}).train.evaluate_samples == 7
+
+
+def test_in_few_segments_versions_of_a_recipe_differ_in_where_models_start_and_in_the_batch():
     task = {"name": "copy", "length": 360, "segments": 9}
     named = {"task": task, "size": "paper"}
     first, second = (to_dict(resolve({**named, "recipe": recipe})) for recipe in ("modern-1", "modern"))

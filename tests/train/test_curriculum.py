@@ -37,12 +37,25 @@ def test_inputs_too_short_for_as_many_segments_have_some_of_the_final_length():
     assert [(stage.task.total_length, stage.length) for stage in stages] == [(6, 2), (8, 2), (10, 2)]
 
 
-@pytest.mark.parametrize(("segments", "lengths"), [(1, [6, 8, 10]), (2, [4, 6, 5]), (3, [2, 3, 4])])
-def test_short_inputs_leave_nothing_beside_the_question_and_the_whole_is_cut_as_asked(segments, lengths):
-    task, config = make_task("retrieval", pairs=4), CurriculumConfig(over="length", start=2, growth=1.2)
+@pytest.mark.parametrize(
+    ("pairs", "segments", "lengths"),
+    [
+        (4, 1, [6, 8, 10]),
+        (4, 2, [4, 4, 5]),  # 6 | 2 would be a longer segment than the whole has
+        (4, 3, [2, 3, 4]),
+        (5, 4, [3, 2, 3, 3]),  # two pairs are too short for four segments
+        (5, 2, [4, 6, 5, 6]),
+    ],
+)
+def test_short_inputs_have_their_question_alone_where_they_can_and_no_longer_segments(
+    pairs, segments, lengths
+):
+    task, config = make_task("retrieval", pairs=pairs), CurriculumConfig(over="length", start=2, growth=1.2)
     stages = Curriculum(config, task, segments).stages
     assert [stage.length for stage in stages] == lengths
-    assert [ceil(stage.task.total_length / stage.length) for stage in stages] == 3 * [segments]
+    assert max(lengths) == lengths[-1]
+    counts = [ceil(stage.task.total_length / stage.length) for stage in stages]
+    assert counts[1:] == (pairs - 2) * [segments]
 
 
 def test_segments_grow_over_the_whole_input():

@@ -236,6 +236,7 @@ ON_GPU = pytest.mark.parametrize(
             "rotary",
             "post-norm",
             "cache-and-memory",
+            "adaptive",
             "more-words-than-tokens",
             "checkpointed-cache",
         )

@@ -24,7 +24,7 @@ from rmt.gpu.tiles import attention_rows
 
 HALF = torch.bfloat16
 SEGMENTS, ROWS, HEADS, HEAD_WIDTH, WIDTH, INNER, CLASSES = 64, 148, 8, 64, 512, 2048, 208  # enwik8's model
-DISTANCES = 304  # of 148 rows and as many keys, padded
+DISTANCES = 152  # of 148 rows and as many keys, of which none behind a query is seen; padded
 BLOCKS = 264  # of sums over rows
 
 

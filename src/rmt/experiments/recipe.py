@@ -122,7 +122,8 @@ PAPER_BATCH = {"modern-1": 128, "paper": 32}  # modern-2 has a rule
 BATCH, SMALL_BATCH, LONG = 128, 64, 256  # LONG in tokens
 LEAST_LOSSES, MOST_TOKENS = 1024, 16_384  # of an update, if its batch is larger than these
 LEAST_JUDGED = 5000  # losses of a validation set: .995 is then known to .001
-WARMUP, FEW_SEGMENTS = 100, 9  # updates that rates rise for in up to so many segments; in more, in proportion
+# updates that rates rise for, in up to so many segments; in more in proportion, within a quarter of all
+WARMUP, FEW_SEGMENTS = 100, 9
 GROWTH = 1.2  # of inputs where short ones come first: two pairs of retrieval, then three, then four
 PAPER_BUDGETS: dict[str, Settings] = {
     "retrieval": {"rate": {"patience": 10}, "train": {"steps": 1_000_000}},
@@ -153,7 +154,7 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     task = build_task(task_config)
     length = task.tokens_per_segment(task_config.segments)
     if settings["recipe"] == "modern-2" and kind.layout == "sequences":
-        rules = rules_for(task, settings["size"], task_config.segments)
+        rules = rules_for(task, settings["size"], task_config.segments, settings["train"]["steps"])
         if "curriculum" in named or task_config.source == "fixed":
             del rules["curriculum"]
         settings = merge(rules, settings)
@@ -169,7 +170,7 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     return config
 
 
-def rules_for(task: Task, size: str, segments: int) -> Settings:
+def rules_for(task: Task, size: str, segments: int, steps: int) -> Settings:
     """What modern-2 derives from a task.
 
     How many sequences it learns from and is judged by, which come first, and how long rates rise: an update
@@ -177,16 +178,28 @@ def rules_for(task: Task, size: str, segments: int) -> Settings:
     """
     batch = BATCH if size == "paper" and task.total_length <= LONG else SMALL_BATCH
     most = max(batch, MOST_TOKENS // task.total_length)
-    losses = task.losses
+    losses, rising = task.losses, WARMUP * max(segments, FEW_SEGMENTS) // FEW_SEGMENTS
     grows = task.begins and getattr(task, task.grows) > task.begins
     return {
         "train": {
             "batch": min(most, max(batch, ceil(LEAST_LOSSES / losses))),
-            "evaluate_samples": max(TrainConfig().evaluate_samples, ceil(LEAST_JUDGED / losses)),
+            "evaluate_samples": judged_by(task, ceil(LEAST_JUDGED / losses)),
         },
-        "rate": {"warmup": WARMUP * max(segments, FEW_SEGMENTS) // FEW_SEGMENTS},
+        "rate": {"warmup": min(rising, max(WARMUP, steps // 4))},
         "curriculum": {"over": "length", "start": task.begins, "growth": GROWTH} if grows else {},
     }
+
+
+def judged_by(task: Task, wanted: int) -> int:
+    """Sequences of a validation set: so many, where that is more than usual and there are as many."""
+    usual = TrainConfig().evaluate_samples
+    if wanted <= usual:
+        return usual
+    try:
+        task.beginning("valid", wanted)
+    except ConfigError:  # few different ones
+        return usual
+    return wanted
 
 
 def sequence_settings(named: Mapping[str, Any]) -> Settings:

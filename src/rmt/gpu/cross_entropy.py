@@ -34,7 +34,7 @@ class OutputLayer:
     """Slices of tables, one below the other: the classes of one softmax."""
 
     def __init__(self, slices: Sequence[TableSlice], settings: EngineSettings, gain: Tensor | None = None):
-        """A `gain` (D,) or (S, D) of hidden states can be in the tables, where rows are more."""
+        """A `gain` (D,) or (S, D) of hidden states goes into the tables, where these have fewer rows."""
         self.slices, self.settings, self.gain = slices, settings, gain
         self.sizes = [part.stop - part.start for part in slices]
         weight, bias = slices[0][:2]

@@ -54,7 +54,10 @@ class ShapeTables:
         return self.position_table(axis, Rotary)
 
     def position_table(self, axis: Axis, scheme: Any) -> tuple[Tensor, ...]:
-        """The plain model's table for as many queries and keys as an axis has, padded."""
+        """The plain model's table for as many queries and keys as an axis has, as far as needed, padded.
+
+        Memory blocks of a model are always as long, so that these two numbers say what its mask is.
+        """
         key = (*axis.mask.shape[-2:],)
         if key not in self.positions:
             with torch.inference_mode(False), torch.no_grad():

@@ -108,7 +108,7 @@ class WeightGradients:
 
     def add_parts(self) -> None:
         """Add what was summed up in parts to the totals."""
-        for parts, sums in self.in_parts.items():
+        for parts, sums in sorted(self.in_parts.items()):
             for run in consecutive(sorted(number for count, number in self.begun if count == parts)):
                 span = slice(run[0], run[-1] + 1)
                 add_sum(self.totals[span], sums[span], 2, self.take_totals(run))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, floor
+from math import floor
 from typing import NamedTuple
 
 from rmt.errors import ConfigError
@@ -67,22 +67,28 @@ def values(config: CurriculumConfig, task: Task, segments: int) -> list[int]:
 def stage_of(over: str, task: Task, segments: int, value: int) -> Stage:
     """A shorter input, or the whole input in fewer segments.
 
-    A shorter input has as many segments, so that as much of it has to be carried; if it cannot have, its
-    segments are as long as in the end.
+    A shorter input has as many segments, so that as much of it has to be carried, with its question alone in
+    the last; where that cannot be, segments are as long as in the end.
     """
-    whole = task.tokens_per_segment(segments)
     if over == "segments":
         return Stage(task, task.tokens_per_segment(value))
-    shorter = task.with_length(value) if over == "length" else task
-    return Stage(shorter, whole if shorter == task else carrying_length(shorter, segments) or whole)
+    whole, shorter = task.tokens_per_segment(segments), task
+    if over == "length" and value < getattr(task, task.grows):
+        shorter = task.with_length(value)
+        if 0 < (length := carrying_length(shorter, segments)) <= whole:
+            return Stage(shorter, length)
+        if fits(shorter.total_length, segments):
+            return Stage(shorter, shorter.tokens_per_segment(segments))
+    return Stage(shorter, whole)
 
 
 def carrying_length(task: Task, segments: int) -> int:
-    """Tokens per segment so that all of an input but its question is carried into the last of `segments`.
+    """Tokens per segment with which the last of `segments` is the question, all of it alone; 0 for none.
 
     Two pairs of which one stands beside the question are answered without binding the value of the other to
-    its key, and memory that has learned that stays at "one of two values". 0 where no length does it.
+    its key, and memory that has learned that stays at "one of two values".
     """
-    borders = segments - bool(task.question)
-    length = ceil((task.total_length - task.question) / borders) if borders else task.total_length
-    return length if ceil(task.total_length / length) == segments else 0
+    if not task.question or segments == 1:
+        return 0
+    length, left_over = divmod(task.total_length - task.question, segments - 1)
+    return length if not left_over and length >= task.question else 0

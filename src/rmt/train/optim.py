@@ -58,7 +58,7 @@ class Rate:
     def __init__(self, config: RateConfig, steps: int):
         self.config, self.steps = config, steps
         self.warmup = warmup_steps(config.warmup, steps)
-        self.fall_from(0)
+        self.falls_from: int | None = self.warmup  # none while it waits for a curriculum
         self.best, self.waited, self.fallen = sys.float_info.max, 0, 1.0
         self.scale = 1.0  # smaller where a run went back, since it had diverged
 
@@ -74,9 +74,14 @@ class Rate:
                 else:
                     group["lr"] = lr
 
+    def wait(self) -> None:
+        """Let rates stay where the warm-up brings them until they are to fall."""
+        self.falls_from = None
+
     def fall_from(self, step: int) -> None:
-        """Let rates fall from a step on, and from behind the warm-up; until then they stay."""
-        self.falls_from = max(self.warmup, step)
+        """Let rates that wait fall from a step on, and from behind the warm-up."""
+        if self.falls_from is None:
+            self.falls_from = max(self.warmup, step)
 
     def factor(self, step: int) -> float:
         """What every learning rate is multiplied by in update number `step`."""
@@ -85,7 +90,9 @@ class Rate:
     def scheduled(self, step: int) -> float:
         if step < self.warmup:
             return (step + 1) / self.warmup
-        done = max(0, step - self.falls_from) / max(1, self.steps - self.falls_from)
+        if self.falls_from is None or step < self.falls_from:
+            return 1.0
+        done = (step - self.falls_from) / max(1, self.steps - self.falls_from)
         low = self.config.minimum
         shape = {
             "constant": 1.0,
@@ -97,6 +104,8 @@ class Rate:
 
     def evaluated(self, loss: float) -> None:
         """Learn of a validation loss: after `patience` evaluations without a better one, fall."""
+        if self.falls_from is None:
+            return
         if loss < self.best:
             self.best, self.waited = loss, 0
             return
@@ -104,11 +113,11 @@ class Rate:
         if self.waited > self.config.patience:
             self.fallen, self.waited = self.fallen * self.config.factor, 0
 
-    def state_dict(self) -> dict[str, float]:
+    def state_dict(self) -> dict[str, float | None]:
         names = ("best", "waited", "fallen", "scale", "falls_from")
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.best, self.waited, self.fallen = state["best"], state["waited"], state["fallen"]
         self.scale = state.get("scale", 1.0)  # releases before 1.0 had none
-        self.fall_from(state.get("falls_from", 0))  # nor did their rates wait for a curriculum
+        self.falls_from = state.get("falls_from", self.warmup)  # nor did their rates wait
