@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import ceil
 from typing import Any, NamedTuple
 
 from rmt.config import from_dict, to_dict, typed
 from rmt.core.config import ModelConfig
 from rmt.core.presets import PRESETS, check_preset
 from rmt.errors import ConfigError
+from rmt.experiments.rules import rules_for
 from rmt.tasks.registry import task_class
 from rmt.tasks.task import Task
 from rmt.train.check import check_run
-from rmt.train.config import RunConfig, TaskConfig, TrainConfig, build_task
+from rmt.train.config import RunConfig, TaskConfig, build_task
 
 Settings = dict[str, Any]
 
@@ -118,13 +118,6 @@ NEEDS = {
     ("cache", "scope"): ("memory", "cache"),
 }
 PAPER_BATCH = {"modern-1": 128, "paper": 32}  # modern-2 has a rule
-# Sequences of an update by modern-2: fewer of long ones and on a CPU, more where each has few losses.
-BATCH, SMALL_BATCH, LONG = 128, 64, 256  # LONG in tokens
-LEAST_LOSSES, MOST_TOKENS = 1024, 16_384  # of an update, if its batch is larger than these
-LEAST_JUDGED = 5000  # losses of a validation set: .995 is then known to .001
-# updates that rates rise for, in up to so many segments; in more in proportion, within a quarter of all
-WARMUP, FEW_SEGMENTS = 100, 9
-GROWTH = 1.2  # of inputs where short ones come first: two pairs of retrieval, then three, then four
 PAPER_BUDGETS: dict[str, Settings] = {
     "retrieval": {"rate": {"patience": 10}, "train": {"steps": 1_000_000}},
     "quadratic": {"rate": {"patience": 10}, "train": {"steps": 600_000}},
@@ -168,38 +161,6 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     config = from_dict(RunConfig, {**settings, "model": model})
     check_run(config, kind)
     return config
-
-
-def rules_for(task: Task, size: str, segments: int, steps: int) -> Settings:
-    """What modern-2 derives from a task.
-
-    How many sequences it learns from and is judged by, which come first, and how long rates rise: an update
-    changes what goes over all borders as often as there are segments.
-    """
-    batch = BATCH if size == "paper" and task.total_length <= LONG else SMALL_BATCH
-    most = max(batch, MOST_TOKENS // task.total_length)
-    losses, rising = task.losses, WARMUP * max(segments, FEW_SEGMENTS) // FEW_SEGMENTS
-    grows = task.begins and getattr(task, task.grows) > task.begins
-    return {
-        "train": {
-            "batch": min(most, max(batch, ceil(LEAST_LOSSES / losses))),
-            "evaluate_samples": judged_by(task, ceil(LEAST_JUDGED / losses)),
-        },
-        "rate": {"warmup": min(rising, max(WARMUP, steps // 4))},
-        "curriculum": {"over": "length", "start": task.begins, "growth": GROWTH} if grows else {},
-    }
-
-
-def judged_by(task: Task, wanted: int) -> int:
-    """Sequences of a validation set: so many, where that is more than usual and there are as many."""
-    usual = TrainConfig().evaluate_samples
-    if wanted <= usual:
-        return usual
-    try:
-        task.beginning("valid", wanted)
-    except ConfigError:  # few different ones
-        return usual
-    return wanted
 
 
 def sequence_settings(named: Mapping[str, Any]) -> Settings:
