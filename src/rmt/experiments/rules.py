@@ -15,7 +15,7 @@ from rmt.train.config import TrainConfig
 # Sequences of an update by modern-2: fewer of long ones and on a CPU, more where each has few losses.
 BATCH, SMALL_BATCH, LONG = 128, 64, 256  # LONG in tokens
 LEAST_LOSSES, MOST_TOKENS = 1024, 16_384  # of an update, if its batch is larger than these
-LEAST_JUDGED = 5000  # losses of a validation set: .995 is then known to .001
+LEAST_VALIDATION_LOSSES = 5000  # .995 of them right is then known to .001
 # updates that rates rise for, in up to so many segments; in more in proportion, within a quarter of all
 WARMUP, FEW_SEGMENTS = 100, 9
 GROWTH = 1.2  # of inputs where short ones come first: two pairs of retrieval, then three, then four
@@ -29,19 +29,19 @@ def rules_for(task: Task, size: str, segments: int, steps: int) -> dict[str, Any
     """
     batch = BATCH if size == "paper" and task.total_length <= LONG else SMALL_BATCH
     most = max(batch, MOST_TOKENS // task.total_length)
-    losses, rising = task.losses, WARMUP * max(segments, FEW_SEGMENTS) // FEW_SEGMENTS
+    losses, warmup = task.losses, WARMUP * max(segments, FEW_SEGMENTS) // FEW_SEGMENTS
     grows = task.begins and getattr(task, task.grows) > task.begins
     return {
         "train": {
             "batch": min(most, max(batch, ceil(LEAST_LOSSES / losses))),
-            "evaluate_samples": judged_by(task, ceil(LEAST_JUDGED / losses)),
+            "evaluate_samples": validation_samples(task, ceil(LEAST_VALIDATION_LOSSES / losses)),
         },
-        "rate": {"warmup": min(rising, max(WARMUP, steps // 4))},
+        "rate": {"warmup": min(warmup, max(WARMUP, steps // 4))},
         "curriculum": {"over": "length", "start": task.begins, "growth": GROWTH} if grows else {},
     }
 
 
-def judged_by(task: Task, wanted: int) -> int:
+def validation_samples(task: Task, wanted: int) -> int:
     """Sequences of a validation set: so many, where that is more than usual and there are as many."""
     usual = TrainConfig().evaluate_samples
     if wanted <= usual:
