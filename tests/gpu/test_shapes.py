@@ -7,7 +7,7 @@ from rmt.core.spans import Spans
 from rmt.gpu.shapes import distances_seen
 from tests.gpu.cases import LARGE, SMALL, Case
 
-BLOCKS = 8  # what the number of distances is a multiple of
+STEP = 8  # what the number of distances is a multiple of
 
 
 @pytest.mark.parametrize("case", [*SMALL, *LARGE], ids=str)
@@ -16,8 +16,8 @@ def test_distances_are_those_that_a_query_sees_a_key_at(case: Case) -> None:
     query = torch.arange(case.keys)[case.keys - case.queries :, None]
     nearest = int((query - torch.arange(case.keys))[case.mask.cpu()].min())  # below zero: behind the query
     needed = case.keys - nearest
-    assert needed <= case.columns < needed + BLOCKS
-    assert case.columns % BLOCKS == 0
+    assert needed <= case.columns < needed + STEP
+    assert case.columns % STEP == 0
 
 
 def test_only_keys_of_a_memory_block_lie_behind_their_query() -> None:

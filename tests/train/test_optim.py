@@ -77,26 +77,26 @@ def test_a_plateau_rate_falls_after_more_than_patience_evaluations_without_a_bet
 
 def test_a_rate_stays_until_it_is_to_fall_and_then_falls_to_its_minimum():
     rate, early = (Rate(RateConfig(schedule="linear", warmup=2), steps=10) for _ in range(2))
-    rate.wait()
+    rate.hold()
     assert [rate.factor(step) for step in (0, 1, 5, 9)] == [0.5, 1, 1, 1]
     rate.fall_from(6)
     assert [rate.factor(step) for step in (1, 5, 6, 7, 10)] == [1, 1, 1, 0.75, 0]
-    early.wait()
+    early.hold()
     early.fall_from(1)  # not before the warm-up ends
     assert [early.factor(step) for step in (0, 2, 6)] == [0.5, 1, 0.5]
 
 
 def test_a_rate_that_falls_already_as_in_runs_of_older_releases_goes_on_falling():
     rate = Rate(RateConfig(schedule="linear", warmup=2), steps=10)
-    rate.wait()
+    rate.hold()
     rate.load_state_dict({"best": 1.0, "waited": 0, "fallen": 1.0})
     rate.fall_from(8)
     assert [rate.factor(step) for step in (2, 6, 8)] == [1, 0.5, 0.25]
 
 
-def test_a_plateau_is_not_counted_while_a_rate_waits():
+def test_a_plateau_is_not_counted_while_a_rate_is_held():
     rate = Rate(RateConfig(schedule="plateau", patience=0), steps=100)
-    rate.wait()
+    rate.hold()
     for loss in (1.0, 2.0, 3.0):
         rate.evaluated(loss)
     assert rate.factor(50) == 1

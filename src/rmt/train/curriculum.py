@@ -67,8 +67,8 @@ def values(config: CurriculumConfig, task: Task, segments: int) -> list[int]:
 def stage_of(over: str, task: Task, segments: int, value: int) -> Stage:
     """A shorter input, or the whole input in fewer segments.
 
-    A shorter input has as many segments, so that as much of it has to be carried, with its question alone in
-    the last; where that cannot be, segments are as long as in the end.
+    A shorter input has as many segments, so that as much of it has to be carried, if it can with its question
+    alone in the last. Where it is too short for as many, its segments are as long as in the end.
     """
     if over == "segments":
         return Stage(task, task.tokens_per_segment(value))

@@ -58,7 +58,7 @@ class Rate:
     def __init__(self, config: RateConfig, steps: int):
         self.config, self.steps = config, steps
         self.warmup = warmup_steps(config.warmup, steps)
-        self.falls_from: int | None = self.warmup  # none while it waits for a curriculum
+        self.falls_from: int | None = self.warmup  # none while it is held
         self.best, self.waited, self.fallen = sys.float_info.max, 0, 1.0
         self.scale = 1.0  # smaller where a run went back, since it had diverged
 
@@ -74,12 +74,12 @@ class Rate:
                 else:
                     group["lr"] = lr
 
-    def wait(self) -> None:
+    def hold(self) -> None:
         """Let rates stay where the warm-up brings them until they are to fall."""
         self.falls_from = None
 
     def fall_from(self, step: int) -> None:
-        """Let rates that wait fall from a step on, and from behind the warm-up."""
+        """Let rates that are held fall from a step on, and from behind the warm-up."""
         if self.falls_from is None:
             self.falls_from = max(self.warmup, step)
 
@@ -120,4 +120,4 @@ class Rate:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.best, self.waited, self.fallen = state["best"], state["waited"], state["fallen"]
         self.scale = state.get("scale", 1.0)  # releases before 1.0 had none
-        self.falls_from = state.get("falls_from", self.warmup)  # nor did their rates wait
+        self.falls_from = state.get("falls_from", self.warmup)  # nor were their rates held

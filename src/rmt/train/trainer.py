@@ -73,7 +73,7 @@ class Trainer:
         self.optimizers, self.rate = self.updater.optimizers, self.updater.rate
         self.curriculum = Curriculum(config.curriculum, task, config.task.segments)
         if not self.curriculum.finished:  # short inputs are learned at the full rate, however long they take
-            self.rate.wait()
+            self.rate.hold()
         self.feed = self.build_feed()
         self.slots: tuple[int, ...] = ()  # capacities of an adaptive softmax, if they are needed
         if self.updater.accelerated and config.model.cutoffs:
