@@ -95,13 +95,13 @@ def test_later_settings_lie_over_earlier_ones_and_change_neither():
     [
         ({"name": "copy", "length": 24, "segments": 9}, "paper", 128),
         ({"name": "copy", "length": 120, "segments": 9}, "paper", 64),  # of 360 tokens
-        ({"name": "quadratic", "segments": 6}, "paper", 128),
+        ({"name": "quadratic", "segments": 6}, "paper", 256),  # six layers
         ({"name": "retrieval", "segments": 3}, "paper", 1024),  # of one loss each
         ({"name": "retrieval", "segments": 3}, "small", 1024),
         ({"name": "copy", "segments": 3}, "small", 64),
     ],
 )
-def test_the_batch_follows_the_length_of_a_sequence_and_its_losses(task, size, batch):
+def test_the_batch_follows_depth_and_the_length_of_a_sequence_and_its_losses(task, size, batch):
     for preset in PRESETS:
         config = resolve({"task": task, "size": size, "preset": preset})
         assert (config.recipe, config.train.batch) == ("modern-2", batch)

@@ -147,7 +147,8 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     task = build_task(task_config)
     length = task.tokens_per_segment(task_config.segments)
     if settings["recipe"] == "modern-2" and kind.layout == "sequences":
-        rules = rules_for(task, settings["size"], task_config.segments, settings["train"]["steps"])
+        layers, steps = settings["model"]["layers"], settings["train"]["steps"]
+        rules = rules_for(task, settings["size"], layers, task_config.segments, steps)
         if "curriculum" in named or task_config.source == "fixed":
             del rules["curriculum"]
         settings = merge(rules, settings)
