@@ -108,9 +108,20 @@ def test_the_batch_follows_depth_and_the_length_of_a_sequence_and_its_losses(tas
     assert resolve({"task": task, "size": size, "train": {"batch": 7}}).train.batch == 7
 
 
-@pytest.mark.parametrize(("segments", "warmup"), [(3, 100), (9, 100), (18, 200), (45, 500)])
-def test_rates_rise_for_longer_where_more_borders_are_crossed(segments, warmup):
-    named = {"task": {"name": "copy", "length": 120, "segments": segments}}
+@pytest.mark.parametrize(
+    ("length", "segments", "warmup"),
+    [
+        (120, 3, 100),
+        (120, 9, 100),
+        (120, 18, 200),
+        (120, 45, 500),
+        (360, 9, 300),
+        (24, 18, 200),
+        (1000, 25, 833),
+    ],
+)
+def test_rates_rise_for_longer_where_more_borders_are_crossed_or_more_is_carried(length, segments, warmup):
+    named = {"task": {"name": "copy", "length": length, "segments": segments}, "train": {"steps": 4000}}
     for preset in PRESETS:
         assert resolve({**named, "preset": preset}).rate.warmup == warmup
     assert resolve({**named, "recipe": "modern-1"}).rate.warmup == 100
@@ -134,11 +145,19 @@ def test_a_validation_set_has_as_many_losses_as_a_score_needs_if_there_are_as_ma
 
 
 def test_in_few_segments_versions_of_a_recipe_differ_in_where_models_start_and_in_the_batch():
-    task = {"name": "copy", "length": 360, "segments": 9}
+    task = {"name": "copy", "length": 120, "segments": 9}
     named = {"task": task, "size": "paper"}
     first, second = (to_dict(resolve({**named, "recipe": recipe})) for recipe in ("modern-1", "modern"))
     new = {"recipe": "modern-2", "model": START["model"], "train": {"batch": 64}}
     assert merge(first, new) == second
+
+
+def test_longer_inputs_of_retrieval_are_earned_by_knowing_every_letter():
+    curriculum = resolve({"task": {"name": "retrieval"}}).curriculum
+    unknown_letter = 2 / 26 / 2  # it is one of two, and the answer a guess between them
+    assert (curriculum.over, curriculum.start) == ("length", 2)
+    assert 1 - unknown_letter < curriculum.promote_at < 1
+    assert resolve({"task": {"name": "retrieval"}, "curriculum": {"over": "none"}}).curriculum.over == "none"
 
 
 def test_texts_start_small_and_other_tasks_as_the_identity(tmp_path):

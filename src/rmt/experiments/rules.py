@@ -18,28 +18,34 @@ BATCH, DEEP_BATCH, SMALL_BATCH = 128, 256, 64
 LONG, DEEP = 256, 6  # tokens of a sequence, beyond which it is long; layers, from which on a model is deep
 LEAST_LOSSES, MOST_TOKENS = 1024, 16_384  # of an update, if its batch is larger than these
 LEAST_VALIDATION_LOSSES = 5000  # .995 of them right is then known to .001
-# updates that rates rise for, in up to so many segments; in more in proportion, within a quarter of all
-WARMUP, FEW_SEGMENTS = 100, 9
+# updates that rates rise for, in up to so many segments and tokens; in more of either in proportion, within a
+# quarter of all
+WARMUP, FEW_SEGMENTS, FEW_TOKENS = 100, 9, 360
 GROWTH = 1.2  # of inputs where short ones come first: two pairs of retrieval, then three, then four
+# right answers that earn longer inputs: with two pairs, one letter of 26 that is not told apart costs .04
+PROMOTE_AT = 0.97
 
 
 def rules_for(task: Task, size: str, layers: int, segments: int, steps: int) -> dict[str, Any]:
     """What modern-2 derives from a task.
 
     How many sequences it learns from and is judged by, which come first, and how long rates rise: an update
-    changes what goes over all borders as often as there are segments.
+    changes what goes over all borders as often as there are segments, and in long ones writing and reading
+    find each other later.
     """
     batch = usual_batch(size, layers, task.total_length)
     most = max(batch, MOST_TOKENS // task.total_length)
-    losses, warmup = task.losses, WARMUP * max(segments, FEW_SEGMENTS) // FEW_SEGMENTS
+    losses = task.losses
+    warmup = int(WARMUP * max(1, segments / FEW_SEGMENTS, task.total_length / FEW_TOKENS))
     grows = task.begins and getattr(task, task.grows) > task.begins
+    short_first = {"over": "length", "start": task.begins, "growth": GROWTH, "promote_at": PROMOTE_AT}
     return {
         "train": {
             "batch": min(most, max(batch, ceil(LEAST_LOSSES / losses))),
             "evaluate_samples": validation_samples(task, ceil(LEAST_VALIDATION_LOSSES / losses)),
         },
         "rate": {"warmup": min(warmup, max(WARMUP, steps // 4))},
-        "curriculum": {"over": "length", "start": task.begins, "growth": GROWTH} if grows else {},
+        "curriculum": short_first if grows else {},
     }
 
 
