@@ -9,6 +9,7 @@ from rmt.experiments import launchers, suites
 from rmt.experiments.suites import Ordered
 from tests.cli.command import rmt
 from tests.experiments.forked import ForkedJob
+from tests.experiments.records import made_record
 from tests.experiments.tiny import echo_cell
 
 
@@ -67,6 +68,36 @@ def test_no_time_is_no_result_and_nothing_left_running(capsys, comparison):
     assert answer.code == 1
     assert not Path("runs/first/cell.json").exists()
     assert answer.err == "rmt: 2 of 2 cells are not finished after 0 s; the same command goes on\n"
+
+
+@pytest.fixture
+def copies(monkeypatch):
+    """A figure of two cells, and a file with what came out of the first on another machine."""
+    monkeypatch.setattr(launchers, "ProcessJob", ForkedJob)
+    first, second = (echo_cell(name, {"task": {"name": "copy"}}) for name in ("first", "second"))
+    monkeypatch.setattr(suites, "plan", lambda order: Ordered([first, second], {}))
+    Path("elsewhere.jsonl").write_text(json.dumps(made_record(first, [0.75])) + "\n")
+    return [first, second]
+
+
+def test_what_was_trained_elsewhere_is_not_trained_again(capsys, copies):
+    answer = rmt(capsys, "reproduce figure-3 --records elsewhere.jsonl --device cpu --out runs")
+    assert answer.code == 0, answer.err
+    taken, *ended = [line for line in answer.out.splitlines() if "finished" in line or "to go" in line]
+    assert taken == "elsewhere.jsonl: 1 of 2 cells are finished"
+    assert [line.split("  ")[0] for line in ended] == ["second"]
+    assert [file.name for file in Path("runs/first").iterdir()] == ["cell.json"]
+    rmt(capsys, "report runs --records both.jsonl")
+    cells = [json.loads(line) for line in Path("both.jsonl").read_text().splitlines()]
+    assert [cell["cell"]["name"] for cell in cells] == ["first", "second"]
+    assert cells[0] == json.loads(Path("elsewhere.jsonl").read_text()) | {"config": cells[0]["config"]}
+
+
+def test_records_of_other_cells_are_refused_before_anything_is_trained(capsys, copies):
+    answer = rmt(capsys, "reproduce figure-3 --records elsewhere.jsonl --device auto --out runs")
+    assert answer.code == 2
+    assert "records='elsewhere.jsonl' has none of the 2 cells" in answer.err
+    assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize(

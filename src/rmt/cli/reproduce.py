@@ -25,8 +25,8 @@ EXAMPLES = """examples:
   rmt reproduce all --scale gpu --launcher slurm --workers 32
   rmt reproduce figure-8 --launcher "ssh node1 cd $PWD && {}" --workers 4
   rmt reproduce table-3 --backbones roberta-base,bert-base-cased --data data/hyperpartisan --scale gpu
-The same command goes on where it stopped; finished runs are not trained again. rmt report DIR --html FILE
-makes a page of it."""
+The same command goes on where it stopped; finished runs are not trained again, nor are those of --records.
+rmt report DIR --html FILE makes a page of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,9 @@ class ReproduceOptions(Options):
     launcher: str = option("local", "local, slurm, ray, or a command with {} for the worker's")
     dry_run: bool = option(False, "print the plan with an estimate of its time and exit")
     out: str | None = option(None, "folder of the runs; none = runs/reproduce-SCALE")
+    records: str | None = option(
+        None, "a file of rmt report --records: cells that it has, of another machine perhaps, are finished"
+    )
     data: str = option(
         "", "of a text: a corpus's name or a prepared folder; of table-3: the folder of articles"
     )
@@ -81,6 +84,8 @@ def main(argv: Sequence[str]) -> int:
         if options.dry_run:
             print_plan(cells, options)
             return 0
+        if options.records:
+            take_up_records(cells, folder, options.records)
         return run(cells, folder, options)
 
 
@@ -102,6 +107,19 @@ def made_text(options: ReproduceOptions, folder: Path) -> Iterator[str]:
                 f"out={str(folder)!r} cannot be written ({error.strerror}); name another with --out"
             ) from None
         yield str(corpus)
+
+
+def take_up_records(cells: list[PlannedCell], folder: Path, path: str) -> None:
+    """Take cells that were trained elsewhere as finished, and say how many these are."""
+    from rmt.experiments.cell_records import take_up
+
+    count = take_up(cells, folder, Path(path))
+    if not count:
+        raise ConfigError(
+            f"records={path!r} has none of the {len(cells)} cells as they are planned; leave it out, or give "
+            "the options that it was made with"
+        )
+    print(f"{path}: {count} of {len(cells)} cells are finished", flush=True)
 
 
 def run(cells: list[PlannedCell], folder: Path, options: ReproduceOptions) -> int:

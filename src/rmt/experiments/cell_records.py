@@ -1,4 +1,4 @@
-"""Records of cells in files: read with all that reports show of them, and written to be kept."""
+"""Records of cells in files: read with all that reports show, written to be kept, and taken up again."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 
 from rmt.config import from_dict, to_dict
 from rmt.errors import ConfigError, shown
-from rmt.experiments.cells import RECORD, PlannedCell
+from rmt.experiments.cells import RECORD, PlannedCell, record_of
 from rmt.experiments.comparison import Record
 from rmt.experiments.figures import CHARTS, METRICS
 from rmt.experiments.report import lines_of
 from rmt.experiments.shown import REMEDY, reason_no_numbers
 from rmt.location import require_trust
-from rmt.seal import load_record
+from rmt.seal import load_record, sealed
+from rmt.store import write_json
 from rmt.train.config import RunConfig
 from rmt.train.folder import is_number
 from rmt.train.stored import FORMER_PRECISION
@@ -51,6 +52,20 @@ def records_in(path: Path) -> Iterator[tuple[Path, Record]]:
 def written_cells(records: Iterable[Record]) -> str:
     """Cells as .jsonl, a line each: small enough to be kept with a project."""
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def take_up(cells: Iterable[PlannedCell], folder: Path, path: Path) -> int:
+    """Put the records that `path` has of these very cells into their folders; returns how many it has.
+
+    A cell with a record is finished, so none of its runs is trained again. What is there already stays.
+    """
+    records = {record["cell"]["name"]: record for record in load_cells([path])}
+    known = [cell for cell in cells if records.get(cell.name, {}).get("cell") == to_dict(cell)]
+    for cell in known:
+        if not record_of(cell, folder):
+            (folder / cell.name).mkdir(parents=True, exist_ok=True)
+            write_json(folder / cell.name / RECORD, sealed(records[cell.name]))
+    return len(known)
 
 
 def shown_cell(record: Record, file: Path) -> Record:
