@@ -50,6 +50,7 @@ VARYING = (
     "rate.minimum",
     "rate.patience",
     "curriculum.over",
+    "curriculum.promote_at",
     "curriculum.start",
     "curriculum.growth",
     "train.batch",
