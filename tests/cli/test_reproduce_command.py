@@ -7,7 +7,7 @@ import pytest
 
 from rmt.experiments import launchers, suites
 from rmt.experiments.suites import Ordered
-from tests.cli.command import rmt
+from tests.cli.command import TRAIN, rmt
 from tests.experiments.forked import ForkedJob
 from tests.experiments.records import made_record
 from tests.experiments.tiny import echo_cell
@@ -80,8 +80,9 @@ def copies(monkeypatch):
     return [first, second]
 
 
-def test_what_was_trained_elsewhere_is_not_trained_again(capsys, copies):
-    answer = rmt(capsys, "reproduce figure-3 --records elsewhere.jsonl --device cpu --out runs")
+@pytest.mark.parametrize("device", ["auto", "cpu"])  # records are of a cell on a CPU
+def test_what_was_trained_elsewhere_is_not_trained_again(capsys, copies, device):
+    answer = rmt(capsys, f"reproduce figure-3 --records elsewhere.jsonl --device {device} --out runs")
     assert answer.code == 0, answer.err
     taken, *ended = [line for line in answer.out.splitlines() if "finished" in line or "to go" in line]
     assert taken == "elsewhere.jsonl: 1 of 2 cells are finished"
@@ -93,8 +94,21 @@ def test_what_was_trained_elsewhere_is_not_trained_again(capsys, copies):
     assert cells[0] == json.loads(Path("elsewhere.jsonl").read_text()) | {"config": cells[0]["config"]}
 
 
+def test_runs_beside_cells_are_reported_too(capsys, copies):
+    rmt(capsys, "reproduce figure-3 --records elsewhere.jsonl --device cpu --out runs/cells")
+    only_cells = rmt(capsys, "report runs").out
+    assert rmt(capsys, f"{TRAIN} --out runs/alone --quiet").code == 0
+    both = rmt(capsys, "report runs")
+    assert both.code == 0
+    assert both.out.startswith(only_cells.rstrip())
+    assert both.out != only_cells
+    assert both.out.rstrip().endswith(rmt(capsys, "report runs/alone").out.rstrip())
+
+
 def test_records_of_other_cells_are_refused_before_anything_is_trained(capsys, copies):
-    answer = rmt(capsys, "reproduce figure-3 --records elsewhere.jsonl --device auto --out runs")
+    other = copies[0].over({"train": {"steps": 5}})
+    Path("elsewhere.jsonl").write_text(json.dumps(made_record(other, [0.75])) + "\n")
+    answer = rmt(capsys, "reproduce figure-3 --records elsewhere.jsonl --out runs")
     assert answer.code == 2
     assert "records='elsewhere.jsonl' has none of the 2 cells" in answer.err
     assert not Path("runs").exists()
@@ -108,6 +122,7 @@ def test_records_of_other_cells_are_refused_before_anything_is_trained(capsys, c
         ("reproduce table-3", "table-3 has nothing at scale tiny"),
         ("reproduce figure-3 --data book.txt", "data=book.txt has no effect on figure-3"),
         ("reproduce figure-3 --workers 0", "workers=0 must be at least 1"),
+        ("reproduce table-3 --steps 5", "steps=5 has no effect on table-3"),
         ("reproduce figure-3 --launcher qsub", "launcher='qsub' is not known: use local, slurm, ray"),
     ],
 )

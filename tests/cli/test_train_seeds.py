@@ -89,3 +89,21 @@ def test_seeds_of_another_configuration_are_refused_before_anything_is_made(caps
     assert (code, err.count("\n")) == (2, 1)
     assert "out='run/seed-6' holds a run with train.steps=3, not 4" in err
     assert {path.name for path in (tmp_path / "run").iterdir()} == {"seed-6"}
+
+
+def test_a_single_run_is_refused_in_a_folder_of_seeds_which_go_on(capsys):
+    rmt(capsys, f"{SEEDS} --out run --quiet")
+    code, _, err = rmt(capsys, f"{TRAIN} --out run --quiet")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "out='run' holds many seeds; say how many with --seeds" in err
+    assert rmt(capsys, f"{SEEDS} --out run --quiet").code == 0
+
+
+IN_STAGES = f"{TRAIN} --curriculum.over segments --curriculum.start 1 --seeds 2 --out run --quiet"
+
+
+def test_seeds_in_a_curriculum_go_on_in_the_number_format_of_those_that_are_there(capsys, tmp_path):
+    assert rmt(capsys, f"{IN_STAGES} --precision 64-true").code == 0
+    assert rmt(capsys, IN_STAGES.replace("--seeds 2", "--seeds 3")).code == 0
+    configs = [(tmp_path / "run" / f"seed-{seed}" / "config.yaml").read_text() for seed in range(3)]
+    assert all("precision: 64-true" in config for config in configs)

@@ -1,11 +1,26 @@
 """Settings that nobody named come from the recipe, the size and the model; what is named goes before them."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from rmt.config import to_dict
 from rmt.core.presets import PRESETS
 from rmt.errors import ConfigError
 from rmt.experiments.recipe import START, merge, resolve
+from rmt.tasks.copy import Copy
+from rmt.train.config import CurriculumConfig
+
+
+class Rare(Copy):
+    """A copy of which a loss counts now and then, and none in the first example."""
+
+    def draw(self, generator, count):
+        examples = super().draw(generator, count)
+        counted = examples.loss_mask & (np.arange(count) % 2 == 1)[:, None]
+        return examples._replace(loss_mask=counted)
+
 
 COPY = {"task": {"name": "copy", "length": 8}}
 
@@ -158,6 +173,21 @@ def test_longer_inputs_of_retrieval_are_earned_by_knowing_every_letter():
     assert (curriculum.over, curriculum.start) == ("length", 2)
     assert 1 - unknown_letter < curriculum.promote_at < 1
     assert resolve({"task": {"name": "retrieval"}, "curriculum": {"over": "none"}}).curriculum.over == "none"
+
+
+def test_a_setting_of_a_curriculum_lies_over_the_recipes():
+    def curriculum(**settings):
+        return resolve({"task": {"name": "retrieval"}, "curriculum": settings}).curriculum
+
+    usual = resolve({"task": {"name": "retrieval"}}).curriculum
+    assert curriculum(over="length") == usual
+    assert curriculum(promote_at=0.9) == replace(usual, promote_at=0.9)
+    assert curriculum(start=3) == replace(usual, start=3)
+    assert curriculum(over="segments", start=1).growth == CurriculumConfig().growth
+
+
+def test_a_task_whose_losses_are_drawn_has_a_batch():
+    assert resolve({"task": {"name": "tests.experiments.test_recipe:Rare"}}).train.batch >= 64
 
 
 def test_texts_start_small_and_other_tasks_as_the_identity(tmp_path):

@@ -6,9 +6,11 @@ from contextlib import suppress
 import pytest
 
 from rmt.errors import CheckpointError, ConfigError, RMTError
+from rmt.experiments import run
 from rmt.experiments.opened import open_run
 from rmt.experiments.run import settled, stored_precision, train
 from rmt.train.checkpoint import Checkpoints, load, run_folder
+from rmt.train.divergence import Diverged
 from rmt.train.folder import alone, load_result
 from rmt.train.loop import Loop
 from rmt.train.stored import load_config, written
@@ -218,3 +220,18 @@ def test_the_configuration_of_another_run_is_refused(tmp_path):
     (tmp_path / "a" / "config.yaml").write_text((tmp_path / "b" / "config.yaml").read_text())
     with pytest.raises(CheckpointError, match=r"of another model than the checkpoint; .*a/config\.yaml"):
         load(tmp_path / "a")
+
+
+def test_a_run_that_diverges_is_named_when_the_others_are_done(monkeypatch):
+    begun = []
+
+    def train(name, restart):
+        begun.append(name)
+        if name != "last":
+            raise Diverged(f"{name} diverges", 7)
+        return {"value": 1.0}, False
+
+    monkeypatch.setattr(run, "train", train)
+    with pytest.raises(Diverged, match="first diverges"):
+        run.train_in_turn([("first",), ("second",), ("last",)])
+    assert begun == ["first", "second", "last"]

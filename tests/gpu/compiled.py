@@ -1,7 +1,8 @@
-"""Run by itself: every kernel of an update compiled for an H200, which needs no GPU.
+"""Run by itself: every kernel of an update compiled for a card, which needs no GPU.
 
-Takes the settings of a model, a number format and the sizes of a segment as JSON; prints the shared memory of
-each kernel, in bytes. It is a process of its own, since Triton compiles or interprets, but not both.
+Takes the settings of a model, a number format, the sizes of a segment and ten times the card's compute
+capability as JSON; prints the shared memory of each kernel, in bytes. It is a process of its own, since
+Triton compiles or interprets, but not both.
 """
 
 import json
@@ -22,14 +23,17 @@ from rmt.gpu import kernels
 from rmt.gpu.engine import Engine
 from rmt.gpu.kernels import operations, products
 
-HOPPER = GPUTarget("cuda", 90, 32)
+HOPPER = 90
 
 
 class Driver:
     """Stands in for a card."""
 
+    def __init__(self, capability: int):
+        self.target = GPUTarget("cuda", capability, 32)
+
     def get_current_target(self) -> GPUTarget:
-        return HOPPER
+        return self.target
 
     def get_current_device(self) -> int:
         return 0
@@ -59,14 +63,18 @@ def kernels_in(module: ModuleType) -> Iterator[tuple[str, JITFunction]]:
             yield name, kernel
 
 
-def shared_memory(model: dict[str, Any], dtype: str, batch: int, tokens: int) -> dict[str, int]:
+def shared_memory(
+    model: dict[str, Any], dtype: str, batch: int, tokens: int, capability: int
+) -> dict[str, int]:
     """What the kernels of one update take whose segments have so many rows and tokens."""
     taken: dict[str, int] = {}
     for found in iter_modules(kernels.__path__, f"{kernels.__name__}."):
         module = import_module(found.name)
         for name, kernel in kernels_in(module):
             setattr(module, name, Compiled(name, kernel, taken))
-    products.moves_tiles = lambda x: x.element_size() == 2  # as on the card that is compiled for
+    products.moves_tiles = lambda x: (
+        x.element_size() == 2 and capability >= HOPPER
+    )  # as on the card that is compiled for
     memory, cache = MemoryConfig(**model.pop("memory", {})), CacheConfig(**model.pop("cache", {}))
     built = SegmentModel(ModelConfig(vocabulary=12, memory=memory, cache=cache, **model))
     engine = Engine(built, getattr(torch, dtype), operations=operations)
@@ -81,5 +89,6 @@ def shared_memory(model: dict[str, Any], dtype: str, batch: int, tokens: int) ->
 
 
 if __name__ == "__main__":
-    driver.set_active(Driver())
-    print(json.dumps(shared_memory(**json.loads(sys.argv[1]))))
+    settings = json.loads(sys.argv[1])
+    driver.set_active(Driver(settings["capability"]))
+    print(json.dumps(shared_memory(**settings)))

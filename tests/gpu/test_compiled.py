@@ -1,4 +1,4 @@
-"""Every kernel compiles for an H200 and fits its processors, whichever tiles rows and widths choose."""
+"""Every kernel compiles and fits a card's processors, whichever tiles rows and widths choose."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rmt.gpu import kernels
+from rmt.gpu.kernels.fitting import FUSED_SHARED
 
 ROOT = Path(__file__).parents[2]
 H200 = 232_448  # bytes of shared memory that a program may have: 227 KiB
@@ -34,9 +35,12 @@ LONG_CASES = {
 }
 
 
-def compiled(model: dict[str, Any], dtype: str, batch: int, tokens: int) -> dict[str, int]:
+def compiled(
+    model: dict[str, Any], dtype: str, batch: int, tokens: int, capability: int = 90
+) -> dict[str, int]:
     """The shared memory of the kernels of an update, in bytes by name."""
-    settings = json.dumps({"model": model, "dtype": dtype, "batch": batch, "tokens": tokens})
+    sizes = {"batch": batch, "tokens": tokens, "capability": capability}
+    settings = json.dumps({"model": model, "dtype": dtype, **sizes})
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [sys.executable, "-m", "tests.gpu.compiled", settings]
     ran = subprocess.run(command, env=environment, cwd=ROOT, check=True, stdout=subprocess.PIPE)
@@ -45,15 +49,23 @@ def compiled(model: dict[str, Any], dtype: str, batch: int, tokens: int) -> dict
     return taken
 
 
-def narrow(dtype: str, width: int, inner: int, rows: int) -> dict[str, int]:
+def narrow(dtype: str, width: int, inner: int, rows: int, capability: int = 90) -> dict[str, int]:
     sizes = {"layers": 2, "heads": 4, "head_width": 32, "width": width, "inner_width": inner}
     batch = rows // (TOKENS + 2 * MEMORY)
-    return compiled({"memory": {"size": MEMORY}, **sizes}, dtype, batch, TOKENS)
+    return compiled({"memory": {"size": MEMORY}, **sizes}, dtype, batch, TOKENS, capability)
 
 
 @pytest.mark.parametrize(("dtype", "width", "inner", "rows"), NARROW)
 def test_the_kernels_of_a_fused_layer_fit_the_shared_memory_of_a_processor(dtype, width, inner, rows):
     assert set(narrow(dtype, width, inner, rows)) >= FUSED
+
+
+@SLOW
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("rows", [768, 3072, 19200])
+def test_a_card_whose_layers_are_fused_has_the_shared_memory_for_the_widest(capability, rows):
+    taken = narrow("bfloat16", 128, 512, rows, capability)
+    assert max(taken[name] for name in FUSED) <= FUSED_SHARED, taken
 
 
 @SLOW

@@ -191,7 +191,7 @@ def test_an_update_begins_with_the_parameters_as_they_are():
 @pytest.mark.parametrize("kind", ["rmt", "memory_transformer", "baseline", "transformer_xl_rmt"])
 def test_a_wide_model_in_bfloat16_is_nearly_autograds(kind, positions, div_val, monkeypatch):
     """Residuals in half precision, segments that are passed, tables with clusters and without."""
-    monkeypatch.setattr("rmt.gpu.parameters.MAX_EXACT_WIDTH", 0)
+    monkeypatch.setattr("rmt.gpu.parameters.MAX_FLOAT32_SPAN", 0)
     clusters = {} if div_val is None else {"cutoffs": (4,), "div_val": div_val}
     model = model_of(kind, "odd", torch.float32, positions=positions, **clusters)
     torch.manual_seed(0)

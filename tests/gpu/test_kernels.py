@@ -44,7 +44,7 @@ class Way:
         self.fused, self.short = fused, short
 
     def take(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(kernels, "MAX_FUSED_BYTES", 512 if self.fused else 0)
+        monkeypatch.setattr(kernels, "max_fused_bytes", lambda device: 512 if self.fused else 0)
         if not self.short:
             monkeypatch.setitem(TILES["short_attention"], "rows", 0)
 

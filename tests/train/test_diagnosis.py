@@ -99,7 +99,10 @@ def test_the_entropy_is_that_of_the_targets_under_the_loss(task, entropy):
 @pytest.mark.parametrize(
     ("settings", "part"),
     [
-        ({}, "--rate.warmup 200, --matrix_lr 0.005"),
+        ({}, "--rate.warmup 200, --matrix_lr 0.005, a larger --batch, or shorter inputs first"),
+        ({"optimizer": {"name": "adamw"}}, "--rate.warmup 200, --lr 0.0005"),
+        ({"task": {"name": "retrieval"}}, "--matrix_lr 0.005, or a larger --batch"),
+        ({"task": {"name": "quadratic"}}, "--matrix_lr 0.005, or a larger --batch"),
         ({"recipe": "paper"}, "--recipe modern"),
         ({"preset": "baseline"}, "carries nothing from segment to segment"),
         ({"preset": "transformer_xl"}, "a cache of 8 in 2 layers"),

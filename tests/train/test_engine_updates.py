@@ -85,7 +85,7 @@ def test_updates_are_those_of_autograd(settings: dict[str, Any]) -> None:
 def test_updates_of_wide_models_in_bfloat16_are_nearly_those_of_autograd(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmt.gpu.parameters.MAX_EXACT_WIDTH", 0)
+    monkeypatch.setattr("rmt.gpu.parameters.MAX_FLOAT32_SPAN", 0)
     config = tiny(precision="bf16-mixed", **settings)
     plain, fast = trainer_of(config), serve(trainer_of(config), torch.bfloat16)
     for _ in range(3):
@@ -278,7 +278,7 @@ def test_the_state_behind_segments_without_a_loss_is_in_the_form_of_a_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A cache in the engine has the number format of its layers; checkpoints and recordings the run's."""
-    monkeypatch.setattr("rmt.gpu.parameters.MAX_EXACT_WIDTH", 0)
+    monkeypatch.setattr("rmt.gpu.parameters.MAX_FLOAT32_SPAN", 0)
     trainer = trainer_of(tiny(model=MODELS["transformer_xl_rmt"], precision="bf16-mixed"))
     updater = trainer.updater
     updater.engine = Engine(trainer.model, torch.bfloat16)

@@ -59,5 +59,8 @@ def main(argv: Sequence[str]) -> int:
         )
     for name, file in files.items():
         write_page(Path(file), writers[name](cells))
-    print(markdown_report(cells) if cells else report(load_results(paths)))
+    results = load_results(paths)
+    reports = [markdown_report(cells)] if cells else []
+    reports += [report(results)] if results or not cells else []
+    print("\n".join(reports))
     return 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from rmt.config import from_dict, to_dict
 from rmt.errors import ConfigError, shown
-from rmt.experiments.cells import RECORD, PlannedCell, record_of
+from rmt.experiments.cells import RECORD, PlannedCell, is_of, record_of
 from rmt.experiments.comparison import Record
 from rmt.experiments.figures import CHARTS, METRICS
 from rmt.experiments.report import lines_of
@@ -57,10 +57,10 @@ def written_cells(records: Iterable[Record]) -> str:
 def take_up(cells: Iterable[PlannedCell], folder: Path, path: Path) -> int:
     """Put the records that `path` has of these very cells into their folders; returns how many it has.
 
-    A cell with a record is finished, so none of its runs is trained again. What is there already stays.
+    A cell with a record is finished, so none of its runs is trained again. A record that is there stays.
     """
     records = {record["cell"]["name"]: record for record in load_cells([path])}
-    known = [cell for cell in cells if records.get(cell.name, {}).get("cell") == to_dict(cell)]
+    known = [cell for cell in cells if is_of(records.get(cell.name, {}), cell)]
     for cell in known:
         if not record_of(cell, folder):
             (folder / cell.name).mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ are run folders, and cell.json says what came out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -82,7 +82,19 @@ def record_of(cell: PlannedCell, folder: Path) -> dict[str, Any]:
     if not file.exists():
         return {}
     record = load_record(file, "delete it and run the command again")
-    return record if record.get("cell") == to_dict(cell) else {}
+    return record if is_of(record, cell) else {}
+
+
+def is_of(record: Mapping[str, Any], cell: PlannedCell) -> bool:
+    """Whether a record is of this very cell, on whatever device it was trained."""
+    recorded, planned = record.get("cell"), to_dict(cell)
+    return isinstance(recorded, dict) and without_device(recorded) == without_device(planned)
+
+
+def without_device(cell: Mapping[str, Any]) -> dict[str, Any]:
+    settings = cell.get("settings")
+    others = {name: value for name, value in settings.items() if name != "device"} if settings else settings
+    return {**cell, "settings": others}
 
 
 def joined(cells: Iterable[PlannedCell]) -> list[PlannedCell]:

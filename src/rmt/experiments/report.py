@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from rmt.documents.report import HEADINGS as DOCUMENT_HEADINGS
 from rmt.documents.report import documents_table, is_documents
 from rmt.errors import ConfigError
+from rmt.experiments.cells import RECORD
 from rmt.experiments.paper import PUBLISHED, PublishedCell
 from rmt.experiments.shown import REMEDY, Result, shown_result
 from rmt.jsonfile import parse_json
@@ -64,13 +65,20 @@ class Group(NamedTuple):
 
 
 def load_results(paths: Iterable[Path]) -> list[Result]:
-    """Results from run folders, result.json files, and .jsonl files with a result per line."""
+    """Results from run folders, result.json files, and .jsonl files with a result per line; none of cells."""
     results: list[Result] = []
     for path in paths:
         for file in sorted(path.rglob("result.json")) if path.is_dir() else [path]:
+            if (file.parent.parent / RECORD).exists():
+                continue
             records = lines_of(file) if file.suffix == ".jsonl" else [load_record(file, REMEDY)]
-            results += (shown_result(record, file) for record in records)
+            results += (shown_result(record, file) for record in records if not is_cell(record))
     return results
+
+
+def is_cell(record: Any) -> bool:
+    """Whether a record is of a cell of rmt reproduce, whose reports are others."""
+    return isinstance(record, dict) and "cell" in record
 
 
 def lines_of(file: Path) -> list[Any]:

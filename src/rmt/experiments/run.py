@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from rmt.train.checkpoint import data_fingerprint
 from rmt.train.config import RunConfig
 from rmt.train.deterministic import deterministic
 from rmt.train.device import decided, device_of, precision_to_train
+from rmt.train.divergence import Diverged
 from rmt.train.ensemble import Ensemble, require_stackable
 from rmt.train.folder import alone, load_result
 from rmt.train.log import Clock
@@ -42,6 +43,7 @@ def train(
     with ExitStack() as held, all_needed():
         held.enter_context(deterministic(config.deterministic, device_of(config.device)))
         with writable(folder):
+            refuse_many_seeds(folder)
             config = settled(config, stored_precision(folder, restart))
             if result := finished(config, folder, restart):
                 return result, True
@@ -63,8 +65,8 @@ def train_seeds(
     configs = [replace(config, seed=config.seed + number) for number in range(len(observers))]
     folders = [seed_folder(folder, seed_config.seed) for seed_config in configs]
     if config.curriculum.over != "none":
-        runs = zip(configs, folders, observers, strict=True)
-        return [train(*run, restart=restart)[0] for run in runs]
+        configs = settled_together(configs, folders, restart)
+        return train_in_turn(zip(configs, folders, observers, strict=True), restart)
     require_stackable(config)
     clock = Clock()
     with ExitStack() as held:
@@ -84,6 +86,21 @@ def train_seeds(
                 held.enter_context(opened(loop, restart))
         trained = iter(Ensemble(loops).run())
         return [result or next(trained) for result in results]
+
+
+def train_in_turn(
+    runs: Iterable[tuple[RunConfig, Path, Observer]], restart: bool = False
+) -> list[dict[str, Any]]:
+    """The results of runs, one after the other; one that diverges is named when the others are done."""
+    results, diverged = [], None
+    for run in runs:
+        try:
+            results.append(train(*run, restart=restart)[0])
+        except Diverged as error:
+            diverged = diverged or error
+    if diverged is not None:
+        raise diverged
+    return results
 
 
 def seed_folder(folder: Path, seed: int) -> Path:
@@ -193,6 +210,14 @@ def discard(folder: Path) -> None:
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     for name in WRITTEN:
         (folder / name).unlink(missing_ok=True)
+
+
+def refuse_many_seeds(folder: Path) -> None:
+    """Raise if the folder holds run folders of many seeds: a single run would lock them out."""
+    if not (folder / "config.yaml").exists() and any(folder.glob("seed-*/config.yaml")):
+        raise ConfigError(
+            f"out={str(folder)!r} holds many seeds; say how many with --seeds, or name another --out"
+        )
 
 
 def refuse_other(config: RunConfig, folder: Path) -> None:

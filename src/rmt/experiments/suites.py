@@ -70,6 +70,10 @@ class Order:
             raise ConfigError(f"data={self.data} is for one figure or table: name that instead of all")
         if self.data and self.name not in (*OF_TEXT, "table-3"):
             raise ConfigError(f"data={self.data} has no effect on {self.name}; leave it out")
+        if self.steps is not None and self.name == "table-3":
+            raise ConfigError(
+                f"steps={self.steps} has no effect on table-3, whose budget is in epochs; leave it out"
+            )
         if self.backbones and self.name != "table-3":
             raise ConfigError(
                 f"backbones={','.join(self.backbones)} have no effect on {self.name}: use table-3"

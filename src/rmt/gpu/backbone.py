@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rmt.errors import RMTError
 from rmt.gpu.dropout import Dropout
 from rmt.gpu.layers import differentiate, encode
 from rmt.gpu.parameters import FastParameters
@@ -117,6 +118,11 @@ class EncodeSegment(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         call, _ = ctx.call, ctx.saved_tensors
+        if call.last and not call.records:
+            raise RMTError(
+                "this segment has no records: it was differentiated before, or its Engine has learns=False; "
+                "encode it again"
+            )
         with torch.cuda.device_of(gradient):
             to_x = differentiate(gradient, call) if call.last else gradient.new_zeros(ctx.shape)
         call.forget()

@@ -27,13 +27,13 @@ from rmt.gpu.embedding import FastAdaptiveEmbedding, FastTiedEmbedding, TokenTab
 from rmt.gpu.model import FastModel
 from rmt.gpu.parameters import FastParameters
 from rmt.gpu.settings import EngineSettings
-from rmt.gpu.tiles import TILES
+from rmt.gpu.tiles import DEFAULTS, TILES
 from rmt.gpu.tiles_file import load_tiles
 from rmt.gpu.weight_gradients import MAX_WAITING_ELEMENTS
 from rmt.precision import multiplies_in_bfloat16
 
 POSITIONS = ("relative", "rotary")
-# of products; those of float32 are in TF32, as in the plain layers when they train: who has bfloat16 has that
+# number format of products by precision; those of float32 run in TF32, which every card with bfloat16 has
 FORMATS = {"bf16-mixed": torch.bfloat16, "32-true": torch.float32}
 MAX_HEAD_WIDTH = 128  # what a tile of attention holds in an H200's registers
 
@@ -42,7 +42,8 @@ class Engine:
     """A model's fast copy `model`, what it computes with, and the gradients of an update.
 
     An update is `begin()`, segments through `model`, backward, `deliver()`. Without gradients, `begin()` is
-    needed once, and again when parameters have changed.
+    needed once, and again when parameters have changed. In bfloat16 `model` is called under autocast: logits
+    without targets, ragged rows and pieces of a segment are computed by the plain layers.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ def operations_for(device: torch.device) -> ModuleType:
         return naive
     from rmt.gpu.kernels import operations
 
-    TILES.update(load_tiles(torch.cuda.get_device_name(device), TILES))
+    TILES.update(load_tiles(torch.cuda.get_device_name(device), DEFAULTS))
     return operations
 
 
@@ -161,6 +162,6 @@ def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> 
         f"memory.kind={config.memory.kind} lives in the layers": model.memory.in_layers,
         f"positions={config.positions} look at what comes later": config.positions not in POSITIONS,
         f"head_width={config.head_width} is above {MAX_HEAD_WIDTH}": config.head_width > MAX_HEAD_WIDTH,
-        f"{', '.join(frozen[:1])} is frozen": learns and bool(frozen),
+        f"{next(iter(frozen), '')} is frozen": learns and bool(frozen),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")

@@ -1,4 +1,4 @@
-"""Plain twins of the kernels, in torch: the same names, signatures and results, in any precision."""
+"""Plain twins of the kernels, in torch: the same names, arguments and results, in any precision."""
 
 # S seeds · B batch · N = S·B segments · T queries · K keys · H heads · E head width · W distances
 # rows (S, N, D): there N rows of a seed · D width · F inner width · V classes
@@ -23,7 +23,10 @@ from rmt.gpu.norms import EPSILON, Branch, Norm, Normed
 from rmt.gpu.tiles import padded
 from rmt.gpu.weight_gradients import sum_format
 
-MAX_FUSED_BYTES = 0  # no layer is fused: what the fused kernel does is `rmt.gpu.layers.finish_layer`
+
+def max_fused_bytes(device: torch.device) -> int:
+    """No layer is fused: what the fused kernels do is `rmt.gpu.layers.finish_layer` and `finish_gradient`."""
+    return 0
 
 
 def exact(x: Tensor) -> Tensor:
@@ -247,7 +250,7 @@ def kept(drop: Drop, shape: torch.Size) -> Tensor:
 
 
 def mixed(word: Tensor) -> Tensor:
-    """The hash triple32, in 64 bits."""
+    """The 32-bit hash triple32, in int64: torch has no arithmetic in uint32."""
     for shift, factor in ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB)):
         word = (word ^ (word >> shift)) * factor % WORD
     return word ^ (word >> 14)
@@ -260,7 +263,7 @@ def cross_entropy(scores: Tensor, targets: Tensor, classes: int, keep: bool) -> 
     """
     logs = scores[..., :classes].to(sum_format(scores.dtype)).log_softmax(-1)
     chosen = F.one_hot(targets.clamp(min=0), classes).to(logs.dtype)
-    counts = (targets >= 0)[..., None]
-    losses = -torch.where(counts, logs * chosen, 0.0).sum(-1)
-    change = torch.where(counts, logs.exp() - chosen, 0.0)
-    return losses, F.pad(change, (0, scores.shape[-1] - classes)).to(scores.dtype)
+    has_target = (targets >= 0)[..., None]
+    losses = -torch.where(has_target, logs * chosen, 0.0).sum(-1)
+    to_scores = torch.where(has_target, logs.exp() - chosen, 0.0)
+    return losses, F.pad(to_scores, (0, scores.shape[-1] - classes)).to(scores.dtype)

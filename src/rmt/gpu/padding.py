@@ -65,6 +65,15 @@ class PaddedMatrices(PaddedParameters):
         like = self.matrices if learns else self.matrices[:0]
         self.gradients = WeightGradients(like, sum_format(like.dtype), max_waiting)
 
+    def begin(self) -> None:
+        """Begin an update: gradients that a caller kept move out of the sums, which are written again."""
+        sums = self.gradients.totals.untyped_storage().data_ptr()
+        for parameter in self.parameters:
+            gradient = parameter.grad
+            if gradient is not None and gradient.untyped_storage().data_ptr() == sums:
+                parameter.grad = gradient.clone()
+        self.gradients.begin()
+
     def slot(self, number: int, rows: int, waits: bool) -> Slot:
         """Where to write rows that a matrix is going to multiply: where they can wait, or anywhere."""
         if waits:

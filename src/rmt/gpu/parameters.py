@@ -24,9 +24,9 @@ from rmt.gpu.shapes import ShapeTables
 from rmt.gpu.tiles import padded
 from rmt.gpu.weight_gradients import sum_format
 
-MAX_EXACT_WIDTH = 128  # of layers whose residuals are kept in float32: latency bounds them, not the memory
-# programs that share the rows of a kernel: four for each of an H200's 132 processors, or half as many beside
-# programs for other columns
+MAX_FLOAT32_SPAN = 128  # of pre-norm layers with residuals in float32: launches bound them, not the memory
+# programs that share the rows of a kernel: four for each of an H200's 132 processors, or about half as many
+# beside programs for other columns
 ROW_BLOCKS, FEW_ROW_BLOCKS = 528, 256
 MIN_ROW_BLOCKS, MIN_FEW_ROW_BLOCKS = 64, 8  # of each seed, however many are stacked
 MAX_BLOCK_ELEMENTS = 2**18  # of one vector's sums, so that adding the blocks up stays cheap
@@ -52,9 +52,9 @@ class FastParameters:
         self.seeds, device = self.gains.seeds, self.gains.stored.device
         # what a kernel that fuses a layer has to hold; of heads and inner columns it has a part at a time
         span = max(self.width, config.heads * self.head // 4, self.inner // 4)
-        self.is_fused = span * dtype.itemsize <= operations.MAX_FUSED_BYTES
+        self.is_fused = span * dtype.itemsize <= operations.max_fused_bytes(device)
         # residuals of wide layers take time to move, so they are in the format of products
-        self.residual_dtype = sum_format(dtype) if span <= MAX_EXACT_WIDTH else dtype
+        self.residual_dtype = sum_format(dtype) if span <= MAX_FLOAT32_SPAN else dtype
         self.dropout_keys = torch.zeros(self.seeds, 2, dtype=torch.long, device=device)
         self.tables = ShapeTables(config, self.width, self.head, dtype, device)
         if self.is_relative:
@@ -107,7 +107,8 @@ class FastParameters:
         cached = layers if self.config.cache.size else 0
         self.cache_sums = like.new_zeros(cached, seeds, blocks, 3, self.width)
         self.up_sums = like.new_zeros(layers, seeds, blocks if self.is_fused else few, self.inner)
-        self.bias_sums = like.new_zeros(layers, seeds, few, 2, self.config.heads, self.head)
+        relative_layers = layers if self.is_relative else 0
+        self.bias_sums = like.new_zeros(relative_layers, seeds, few, 2, self.config.heads, self.head)
         self.short_sums: dict[int, Tensor] = {}  # the same of `short_attention`, by the size of the batch
 
     def begin(self, segments: int) -> None:
@@ -123,7 +124,7 @@ class FastParameters:
         if casts:
             torch._foreach_copy_(casts, values)
         for matrices in self.matrices:
-            matrices.gradients.begin()
+            matrices.begin()
         biases = (self.bias_sums, *self.short_sums.values())
         for sums in (self.norm_sums, self.cache_sums, self.up_sums, *biases):
             sums.zero_()

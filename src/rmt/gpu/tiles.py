@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-CARD = "NVIDIA H200"  # what TILES was measured on, as torch.cuda.get_device_name says
+from copy import deepcopy
 
 # rows, queries, keys, columns: sizes of a tile; warps of 32 threads; stages of loads ahead of their use
 TILES: dict[str, dict[str, int]] = {
@@ -24,6 +24,7 @@ TILES: dict[str, dict[str, int]] = {
     "fused_layer_some": {"below": 16385, "rows": 32, "columns": 128},
     "fused_layer": {"rows": 64, "columns": 64, "warps": 4},
 }
+DEFAULTS = deepcopy(TILES)  # as measured on an NVIDIA H200; TILES may be a card's own (`rmt bench --tune`)
 SMALLEST = 16  # rows, keys or columns that a tensor core multiplies
 
 

@@ -26,7 +26,7 @@ from rmt.tasks.tokenizer import SymbolTokenizer, TaskTokenizer
 # B batch · T tokens of the whole sequence, all segments together
 
 ROUND = 256  # examples of the split expected from one round of drawing; part of what defines the fixed splits
-COUNTED = 256  # examples that say how often each id is a target
+COUNTED = 256  # examples that say how often each id is a target, and how many targets there are
 PATIENCE = 20  # rounds without a new example before the split counts as exhausted
 
 
@@ -87,8 +87,9 @@ class Task(ABC):
 
     @property
     def losses(self) -> int:
-        """How many tokens of a sequence are under the loss."""
-        return int(self.draw(np.random.default_rng(0), 1).loss_mask.sum())
+        """How many tokens of a sequence are under the loss: of some, in the mean, and at least one."""
+        drawn = self.draw(np.random.default_rng(0), COUNTED)
+        return max(1, round(float(drawn.loss_mask.sum()) / COUNTED))
 
     @abstractmethod
     def draw(self, generator: np.random.Generator, count: int) -> Examples:

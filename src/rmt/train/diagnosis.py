@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from rmt.tasks.registry import task_class
 from rmt.tasks.task import Task
 from rmt.train.config import RunConfig
 from rmt.train.folder import is_number
@@ -151,10 +152,13 @@ def remedy(config: RunConfig) -> str:
         return f"a cache of {cache} in {model.layers} layers may not reach back far enough: try --model rmt"
     if config.recipe not in ("modern", "modern-2"):
         return "try --recipe modern"
-    return (
-        f"try --rate.warmup {2 * warmup_of(config) or 100}, --matrix_lr {config.optimizer.matrix_lr / 2:g}, "
-        "a larger --batch, or shorter inputs first (--curriculum.over length)"
-    )
+    optimizer = config.optimizer
+    has_muon = optimizer.name == "muon"
+    rate = f"--matrix_lr {optimizer.matrix_lr / 2:g}" if has_muon else f"--lr {optimizer.lr / 2:g}"
+    changes = f"try --rate.warmup {2 * warmup_of(config) or 100}, {rate}"
+    if config.curriculum.over != "none" or not task_class(config.task.name).grows:
+        return f"{changes}, or a larger --batch"
+    return f"{changes}, a larger --batch, or shorter inputs first (--curriculum.over length)"
 
 
 def warmup_of(config: RunConfig) -> int:

@@ -41,7 +41,7 @@ def cross_entropy_kernel(
     row = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
     exists = row < rows
     target = tl.load(targets + row, mask=exists, other=-1)
-    counts = target >= 0
+    has_target = target >= 0
     top = tl.full([BLOCK_R], float("-inf"), tl.float32)
     total, chosen = tl.zeros([BLOCK_R], tl.float32), tl.zeros([BLOCK_R], tl.float32)
     for first in range(0, classes, BLOCK_V):
@@ -56,12 +56,12 @@ def cross_entropy_kernel(
         chosen += tl.sum(tl.where(column[None, :] == target[:, None], value, 0.0), 1)
     lse = tl.where(exists, top, 0.0) + tl.log(tl.where(exists, total, 1.0))
     loss = tl.where(target < classes, lse - chosen, float("nan"))
-    tl.store(losses + row, tl.where(counts, loss, 0.0), mask=exists)
+    tl.store(losses + row, tl.where(has_target, loss, 0.0), mask=exists)
     for first in range(0, stride, BLOCK_V):
         column = first + tl.arange(0, BLOCK_V)
         inside = exists[:, None] & (column < classes)[None, :]
         offset = row[:, None] * stride + column[None, :]
         value = tl.load(scores + offset, mask=inside, other=float("-inf")).to(tl.float32)
-        share = tl.exp(value - lse[:, None]) - tl.where(column[None, :] == target[:, None], 1.0, 0.0)
-        share = tl.where(counts[:, None] & inside, share, 0.0)
-        tl.store(gradient + offset, share, mask=exists[:, None] & (column < stride)[None, :])
+        to_scores = tl.exp(value - lse[:, None]) - tl.where(column[None, :] == target[:, None], 1.0, 0.0)
+        to_scores = tl.where(has_target[:, None] & inside, to_scores, 0.0)
+        tl.store(gradient + offset, to_scores, mask=exists[:, None] & (column < stride)[None, :])

@@ -22,8 +22,6 @@ from rmt.gpu.norms import Normed
 from rmt.gpu.segment import FusedLayer, LayerGradients, LayerRecord, Slots
 from rmt.gpu.tiles import SMALLEST, TILES
 
-MAX_FUSED_BYTES = 256  # of a row as wide as a layer whose weights' tiles fit beside it on an H200's processor
-
 
 class KernelWeights(NamedTuple):
     """The parameters behind attention; `next` ones are the norm and projection that follow the layer."""

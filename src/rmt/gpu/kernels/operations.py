@@ -2,7 +2,8 @@
 
 from rmt.gpu.kernels.attention import attention, attention_gradient
 from rmt.gpu.kernels.cross_entropy import cross_entropy
-from rmt.gpu.kernels.fused_layer import MAX_FUSED_BYTES, fused_layer, fused_layer_gradient
+from rmt.gpu.kernels.fitting import max_fused_bytes
+from rmt.gpu.kernels.fused_layer import fused_layer, fused_layer_gradient
 from rmt.gpu.kernels.products import relu_down_gradient, up_relu
 from rmt.gpu.kernels.relative import aligned, aligned_gradient, biased_queries, biased_queries_gradient
 from rmt.gpu.kernels.rotary import rotate
@@ -14,8 +15,8 @@ from rmt.gpu.kernels.short_attention import (
 )
 
 __all__ = [
-    "MAX_FUSED_BYTES", "add_norm", "aligned", "aligned_gradient", "attention", "attention_gradient",
-    "biased_queries", "biased_queries_gradient", "cross_entropy", "dropout", "fits_short_attention",
-    "fused_layer", "fused_layer_gradient", "norm", "norm_gradient", "relu_down_gradient", "rotate",
+    "add_norm", "aligned", "aligned_gradient", "attention", "attention_gradient", "biased_queries",
+    "biased_queries_gradient", "cross_entropy", "dropout", "fits_short_attention", "fused_layer",
+    "fused_layer_gradient", "max_fused_bytes", "norm", "norm_gradient", "relu_down_gradient", "rotate",
     "short_attention", "short_attention_gradient", "up_relu",
 ]  # fmt: skip

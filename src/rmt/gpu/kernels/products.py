@@ -65,16 +65,16 @@ def relu_gradient_product_kernel(
     BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     """result = scale · left right where inner > 0, else zero; sums over rows go to (tiles of rows, F)."""
-    number, high, broad = tl.program_id(0), tl.cdiv(rows, BLOCK_N), tl.cdiv(columns, BLOCK_F)
-    top = number // (GROUP * broad) * GROUP  # GROUP tiles of rows share columns while these are at hand
-    height, rest = min(high - top, GROUP), number % (GROUP * broad)
-    down, across = top + rest % height, rest // height
+    program, tiles_n, tiles_f = tl.program_id(0), tl.cdiv(rows, BLOCK_N), tl.cdiv(columns, BLOCK_F)
+    first_n = program // (GROUP * tiles_f) * GROUP  # GROUP tiles of rows find one of `right` in L2
+    group_size, within = min(tiles_n - first_n, GROUP), program % (GROUP * tiles_f)
+    tile_n, tile_f = first_n + within % group_size, within // group_size
     total = tl.zeros((BLOCK_N, BLOCK_F), tl.float32)
     for start in range(0, depth, BLOCK_D):
-        total = tl.dot(left.load([down * BLOCK_N, start]), right.load([start, across * BLOCK_F]), total)
-    kept = inner.load([down * BLOCK_N, across * BLOCK_F])
+        total = tl.dot(left.load([tile_n * BLOCK_N, start]), right.load([start, tile_f * BLOCK_F]), total)
+    kept = inner.load([tile_n * BLOCK_N, tile_f * BLOCK_F])
     value = tl.where(kept > 0, (total * SCALE).to(kept.dtype), 0.0)
-    result.store([down * BLOCK_N, across * BLOCK_F], value)
-    column = across * BLOCK_F + tl.arange(0, BLOCK_F)
-    pointer = sums + down * columns + column  # no other tile adds to it
+    result.store([tile_n * BLOCK_N, tile_f * BLOCK_F], value)
+    column = tile_f * BLOCK_F + tl.arange(0, BLOCK_F)
+    pointer = sums + tile_n * columns + column  # no other tile adds to it
     tl.atomic_add(pointer, tl.sum(value.to(tl.float32), 0), mask=column < columns, sem="relaxed")

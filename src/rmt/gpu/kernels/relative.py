@@ -92,12 +92,12 @@ def biased_queries_kernel(
     start = head_rows(query, seed, head, row, rows, length)
     q = tl.load(start[:, None] + column[None, :], mask=inside, other=0.0).to(tl.float32)
     bias = biases + (seed * heads + head) * width + column
-    to_content = tl.load(bias, mask=real, other=0.0).to(tl.float32)
-    to_position = tl.load(bias + seeds * heads * width, mask=real, other=0.0).to(tl.float32)
+    content_bias = tl.load(bias, mask=real, other=0.0).to(tl.float32)
+    position_bias = tl.load(bias + seeds * heads * width, mask=real, other=0.0).to(tl.float32)
     contents = content + (flat * heads + head)[:, None] * width + column[None, :]
-    tl.store(contents, q + to_content[None, :], mask=inside)
+    tl.store(contents, q + content_bias[None, :], mask=inside)
     positions = position + (head * seeds * rows + flat)[:, None] * width + column[None, :]
-    tl.store(positions, (q + to_position[None, :]) * scale, mask=inside)
+    tl.store(positions, (q + position_bias[None, :]) * scale, mask=inside)
 
 
 @triton.jit

@@ -134,7 +134,7 @@ def norm_kernel(
 ):  # fmt: skip
     """total = x + dropout(branch + bias), one of which may be missing; normal = its norm; its moments."""
     seed = tl.program_id(1).to(tl.int64)
-    row, column = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_D)
+    row, column = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_D)
     exists, real = row < rows, column < width
     inside = exists[:, None] & (column < padded)[None, :]
     element = row[:, None] * padded + column[None, :]
@@ -180,7 +180,7 @@ def norm_gradient_kernel(
     if drop is not None:
         low, high = site_keys(drop.keys, seed, drop.site)
     for first in tl.range(block * BLOCK_R, rows, blocks * BLOCK_R, num_stages=3):
-        row = first + tl.arange(0, BLOCK_R)
+        row = (first + tl.arange(0, BLOCK_R)).to(tl.int64)
         exists, flat = row < rows, seed * rows + row
         inside = exists[:, None] & (column < padded)[None, :]
         element = row[:, None] * padded + column[None, :]
@@ -220,7 +220,7 @@ def norm_gradient_kernel(
 def dropout_kernel(rows, result, drop, count, STEP: tl.constexpr, BLOCK: tl.constexpr):
     """result = dropout(rows)."""
     segment, seed = tl.program_id(1), tl.program_id(2).to(tl.int64)
-    element = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     low, high = site_keys(drop.keys, seed, drop.site + segment * STEP)
     offset = (seed * tl.num_programs(1) + segment) * count + element
     value = tl.load(rows + offset, mask=element < count, other=0.0).to(tl.float32)
@@ -232,13 +232,13 @@ def dropout_kernel(rows, result, drop, count, STEP: tl.constexpr, BLOCK: tl.cons
 def relu_kernel(inner, bias, drop, rows, width, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr):
     """inner = dropout(max(0, inner + bias)), in place."""
     seed = tl.program_id(2).to(tl.int64)
-    row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    row = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
     inside = (row < rows)[:, None] & (column < width)[None, :]
     element = row[:, None] * width + column[None, :]
     pointer = inner + seed * rows * width + element
-    offset = tl.load(bias + seed * width + column, mask=column < width, other=0.0)
-    value = tl.load(pointer, mask=inside, other=0.0).to(tl.float32) + offset[None, :].to(tl.float32)
+    shift = tl.load(bias + seed * width + column, mask=column < width, other=0.0)
+    value = tl.load(pointer, mask=inside, other=0.0).to(tl.float32) + shift[None, :].to(tl.float32)
     value = tl.maximum(value, 0.0)
     if drop is not None:
         low, high = site_keys(drop.keys, seed, drop.site)

@@ -37,7 +37,7 @@ def strided(x: Tensor) -> Strided:
 @triton.jit
 def head_of(x, index, heads):
     """The rows of head `index` % heads of segment `index` // heads."""
-    start = (index // heads).to(tl.int64) * x.segment + (index % heads) * x.head
+    start = (index // heads).to(tl.int64) * x.segment + (index % heads).to(tl.int64) * x.head
     return HeadRows(x.pointer + start, x.row)
 
 
