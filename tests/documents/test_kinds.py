@@ -1,12 +1,16 @@
 """Kinds of task: labels of rows become rows of a model, answers are scored, constants are no secret."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
 
 from rmt.documents.answering import OUT_OF_REACH, best_span
 from rmt.documents.corpus import Columns, Table, corpus, fold_of, load_corpus
 from rmt.documents.kinds import KINDS, kind_for
 from rmt.documents.scores import Scoring
+from rmt.documents.tagging import end_of_text, first_token
 from rmt.documents.task import Document
 from rmt.errors import ConfigError, DataError
 from tests.documents.tiny import write_documents
@@ -87,6 +91,27 @@ def test_words_have_tags_and_special_tokens_have_none():
     assert tuned.fitted(row, limit=4, suffix=1)["input_ids"] == [1, 5, 12, 2]
     with pytest.raises(DataError, match="a document of 2 words has 3 tags"):
         tuned.encode(Document("good film", ("O", "O", "O")))
+
+
+def test_a_document_that_was_cut_has_a_tag_for_each_word_that_was_read():
+    tags, words = task("token-classification", ["O", "NAME"]), ["good"] * 9
+    document = Document(" ".join(words), None)
+    row = tags.fitted(tags.tokens(document), 6, 1)  # [CLS], four words, [SEP]
+    logits = torch.zeros(1, 8, 2)  # of a batch with a longer row
+    inputs = {"attention_mask": torch.tensor([[1] * len(row["input_ids"]) + [0, 0]])}
+    (answer,) = tags.predictions(SimpleNamespace(logits=logits), inputs, [document])
+    assert answer.label == ["O"] * 4
+
+
+def test_where_a_text_ends_in_a_row():
+    whole = [None, 0, 1, 1, 2, None, None]
+    assert [end_of_text(whole, count) for count in (9, 7, 6, 4)] == [9, 7, 4, 2]
+
+
+def test_a_word_without_a_token_is_named():
+    assert first_token([None, 0, 0, 2, None], 2, "good") == 3
+    with pytest.raises(DataError, match="word 2, '\\\\u200b', has no token"):
+        first_token([None, 0, 0, 2, None], 1, "\u200b")
 
 
 def test_answers_are_spans_behind_the_question():

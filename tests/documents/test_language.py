@@ -160,6 +160,19 @@ def test_mistakes_are_told_in_a_line(home, finished, tmp_path):
         tune_language(config_of(home, compare="all", seed=1), home / "whole", FinetuneWatcher())
 
 
+@pytest.mark.parametrize("command", ["predict", "export"])
+def test_a_language_model_that_is_taken_for_another_run_says_what_it_is_for(
+    home, finished, capsys, tmp_path, command
+):
+    (tmp_path / "letter.txt").write_text("good\n")
+    run, letter = home / "whole", str(tmp_path / "letter.txt")
+    words = [letter] if command == "predict" else ["-o", str(tmp_path / "x.pt2")]
+    assert main([command, str(run), *words]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"rmt export {run / 'model'}" in said
+
+
 def test_a_run_that_diverges_says_so(home, tmp_path):
     with pytest.raises(Diverged, match=r"loss=nan at step \d+: training diverged"):
         tune_language(config_of(home, lr=1e6, clip=0.0), tmp_path / "wild", FinetuneWatcher())

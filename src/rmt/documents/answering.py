@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from rmt.documents.scores import Span, span_scores
-from rmt.documents.tagging import cut
+from rmt.documents.tagging import cut, end_of_text
 from rmt.documents.task import Document, DocumentTask, Prediction, Row, Scores
 from rmt.errors import DataError, shown
 
@@ -117,7 +117,8 @@ class Answering(DocumentTask):
         answers = []
         for row, document in enumerate(documents):
             span, score = best_span(starts[row], ends[row])
-            places = self.places(document)
+            end = end_of_text(self.pair(document).sequence_ids(), int(exists[row].sum()))
+            places = {index: place for index, place in self.places(document).items() if index < end}
             inside = [places[index] for index in range(span[0], span[1] + 1) if index in places]
             text = document.text[inside[0][0] : inside[-1][1]] if inside else ""
             answers.append(Prediction(text, math.exp(score)))

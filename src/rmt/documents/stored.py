@@ -9,6 +9,7 @@ from typing import Any, cast
 from rmt.config import check, leaves, plain
 from rmt.documents.config import FinetuneConfig
 from rmt.documents.kinds import TaskSettings
+from rmt.errors import ConfigError
 from rmt.precision import AskedPrecision
 from rmt.seal import SEAL, unsealed
 from rmt.train.stored import EDITED, format_of, require_all, settings_in
@@ -50,6 +51,11 @@ def stored_precision(folder: Path, kind: type = FinetuneConfig) -> AskedPrecisio
 def run_task(folder: Path) -> TaskSettings:
     """What the run in a folder has learned; classes where nothing says otherwise."""
     settings = load_settings(folder) if (folder / "config.yaml").exists() else {}
+    if settings.get("task") == "lm":
+        raise ConfigError(
+            f"{str(folder)!r} is a language model, which labels no documents; use it with: rmt export "
+            f"{folder / 'model'}, or AutoModelForCausalLM.from_pretrained"
+        )
     return TaskSettings(
         name=settings.get("task", TaskSettings().name), answer=settings.get("answer", TaskSettings().answer)
     )

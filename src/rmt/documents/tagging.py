@@ -90,9 +90,9 @@ class Tagging(DocumentTask):
         best = output.logits.float().softmax(-1).max(-1)
         answers = []
         for row, document in enumerate(documents):
-            words = self.words(document).word_ids()
-            first = [words.index(number) for number in range(len(document.text.split()))]
-            kept = [index for index in first if index < best.indices.shape[1]]
+            encoded, count = self.words(document).word_ids(), int(inputs["attention_mask"][row].sum())
+            first = [first_token(encoded, *word) for word in enumerate(document.text.split())]
+            kept = [index for index in first if index < end_of_text(encoded, count)]
             tags = [self.labels[tag] for tag in best.indices[row, kept].tolist()]
             answers.append(Prediction(tags, min(best.values[row, kept].tolist())))
         return answers
@@ -101,6 +101,26 @@ class Tagging(DocumentTask):
         counts = Counter(tag for row in rows for tag in self.truth(row))
         line = uneven(self.labels, counts, counts.total())
         return line.replace("training documents", "tags of the training documents")
+
+
+def first_token(owners: list[int | None], number: int, word: str) -> int:
+    """The first of the tokens whose `owners` are the numbers of words."""
+    if number not in owners:
+        raise DataError(
+            f"word {number + 1}, {word!r}, has no token in this tokenizer; take it out of the text"
+        )
+    return owners.index(number)
+
+
+def end_of_text(owners: list[int | None], count: int) -> int:
+    """Where the text ends in a row of `count` tokens, which may be cut, and then ends as the whole does.
+
+    `owners` of the whole row's tokens are none for special ones.
+    """
+    if len(owners) <= count:
+        return count
+    special = next(number for number, owner in enumerate(reversed(owners)) if owner is not None)
+    return count - special
 
 
 def cut(values: list[Any], limit: int, suffix: int) -> list[Any]:

@@ -154,8 +154,12 @@ class Cell:
     def embed(self, segment: TextSegment) -> Tensor:
         if "inputs_embeds" in segment.inputs:
             return segment.inputs["inputs_embeds"]
+        return self.embedded(segment.inputs["input_ids"])
+
+    def embedded(self, ids: Tensor) -> Tensor:
+        """Token ids as the backbone takes them; those that it does not know are refused."""
         try:
-            embedded: Tensor = self.embedding(segment.inputs["input_ids"])
+            embedded: Tensor = self.embedding(ids)
         except IndexError:
             raise unknown_ids(len(self.embedding.weight)) from None
         return embedded

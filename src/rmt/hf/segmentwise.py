@@ -14,7 +14,7 @@ from rmt.core.inputs import require_state
 from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.hf.cell import Cell, CellOutput
-from rmt.hf.families import depends_on_last_only
+from rmt.hf.families import POOLED, depends_on_last_only, head_of
 from rmt.hf.inputs import argument_names, require_same_form, require_tokens
 from rmt.hf.recorder import recorder_of
 from rmt.hf.segments import SegmentPlan, gather, plan
@@ -40,7 +40,7 @@ class SegmentwiseCall:
         last = outputs[-1]
         result = last.backbone
         hidden = torch.cat([output.hidden for output in outputs], dim=1)
-        result.last_hidden_state = assemble(hidden, cutting.places)
+        result.last_hidden_state = assemble(hidden, self.shown(cutting.places))
         if result.get("hidden_states") is not None:
             result.hidden_states = self.layers(cutting, outputs)
         if self.leaves_cache:
@@ -54,6 +54,15 @@ class SegmentwiseCall:
                 "with state= and return_state=True"
             )
         return result
+
+    def shown(self, places: Tensor) -> Tensor:
+        """Where the states (B, T) come from that a head sees.
+
+        A decoder's head that pools takes the last token, and may look for it behind what was encoded: in
+        padding, or where a long text was cut. There it finds the last token that was.
+        """
+        pools = head_of(type(self.model).__name__) in POOLED and self.model.family.kind == "decoder"
+        return places.cummax(dim=1).values if pools else places
 
     def encode(self, arguments: dict[str, Any]) -> tuple[SegmentPlan, list[CellOutput]]:
         """Cut the texts among the arguments of the backbone, and encode their segments."""

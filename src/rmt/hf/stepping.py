@@ -62,7 +62,7 @@ class SegmentCache(Cache):
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         refuse_beside_cache(arguments, self.cell.config)
         tokens, mask = arguments.get("inputs_embeds"), arguments.get("attention_mask")
-        tokens = self.cell.embedding(arguments["input_ids"]) if tokens is None else tokens
+        tokens = self.cell.embedded(arguments["input_ids"]) if tokens is None else tokens
         exists = torch.ones(tokens.shape[:2], device=tokens.device) if mask is None else mask
         if self.start is None and not self.seen:
             require_tokens(exists)
@@ -260,6 +260,11 @@ def reason_not_steppable(model: Any) -> str | None:
         return (
             f"alignment={alignment!r} cannot be decoded: where segments end would depend on what is still to "
             "come; use alignment='left'"
+        )
+    if model.settings.prefix or model.settings.suffix:
+        return (
+            f"special_tokens={(model.settings.prefix, model.settings.suffix)} are repeated in each segment, "
+            "which cannot be encoded token by token; use special_tokens=(0, 0), or use_cache=False"
         )
     if attention not in DENSE:
         return (

@@ -30,9 +30,10 @@ def load_config(run: str | Path) -> RunConfig:
     require_run(Path(run))
     values = load_yaml(path)
     if "backbone" in values:
-        raise CheckpointError(
-            f"{str(run)!r} is a run of rmt finetune, not of rmt train; use it with: rmt predict {run} FILES"
+        use = (
+            f"rmt export {Path(run) / 'model'}" if values.get("task") == "lm" else f"rmt predict {run} FILES"
         )
+        raise CheckpointError(f"{str(run)!r} is a run of rmt finetune, not of rmt train; use it with: {use}")
     version = format_of(values, path)
     if version >= COMPLETE_SINCE:
         names = (leaf.name for leaf in leaves(RunConfig) if ADDED.get(leaf.name, 0) <= version)

@@ -1,0 +1,54 @@
+"""A decoder's head that pools takes the last token that was encoded, wherever it looks for it."""
+
+import pytest
+import torch
+
+from rmt.errors import ConfigError, RMTError
+from rmt.hf import SegmentCache, add_memory
+from tests.hf.zoo import plain
+
+DECODERS = ("gpt2", "llama")
+
+
+def classifier(name, **settings):
+    model = plain(name, "ForSequenceClassification").double()
+    return add_memory(model, memory=3, segment_length=5, **settings)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_long_text_is_answered_as_the_part_of_it_that_is_kept(name):
+    model = classifier(name, max_segments=2, overlong="truncate")
+    ids = torch.randint(3, 30, (2, 13))
+    logits = model(input_ids=ids).logits
+    kept = model(input_ids=ids[:, :10]).logits
+    torch.testing.assert_close(logits, kept, rtol=1e-12, atol=1e-12)
+    logits.sum().backward()
+    assert model.get_input_embeddings().weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_padded_row_of_embeddings_is_answered_as_that_row_alone(name, side):
+    model = classifier(name)
+    embedded = model.get_input_embeddings()(torch.randint(3, 30, (2, 12))).detach()
+    mask = torch.ones(2, 12, dtype=torch.long)
+    mask[1, :5] = 0
+    if side == "right":
+        mask = mask.flip(1)
+    row = embedded[1:, mask[1].bool()]
+    alone = model(inputs_embeds=row, attention_mask=torch.ones(1, 7, dtype=torch.long)).logits
+    batch = model(inputs_embeds=embedded, attention_mask=mask).logits
+    torch.testing.assert_close(batch[1:], alone, rtol=1e-12, atol=1e-12)
+
+
+def test_special_tokens_in_each_segment_cannot_be_encoded_token_by_token():
+    model = add_memory(plain("gpt2", "ForCausalLM"), memory=3, segment_length=5, special_tokens=(1, 0))
+    with pytest.raises(ConfigError, match=r"special_tokens=\(1, 0\) are repeated in each segment"):
+        SegmentCache(model)
+
+
+def test_ids_that_a_backbone_does_not_know_are_named_behind_a_cache_too():
+    model = add_memory(plain("gpt2", "ForCausalLM"), memory=3, segment_length=5)
+    ids = torch.full((1, 4), 10_000)
+    with pytest.raises(RMTError, match="vocabulary"):
+        model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=3)
