@@ -108,6 +108,16 @@ def test_where_a_text_ends_in_a_row():
     assert [end_of_text(whole, count) for count in (9, 7, 6, 4)] == [9, 7, 4, 2]
 
 
+def test_a_class_without_a_name_and_one_that_cannot_be_written_are_refused():
+    with pytest.raises(DataError, match="row 3 has an empty label; fill it"):
+        KINDS["classification"].label_of("  ", "file: row 3")
+    written = kind_for("classification", is_encoder_decoder=True)
+    writes = written(labels=("good", "zzz"), scoring=Scoring("f1"), tokenizer=tokenizer(limit=10**30))
+    assert writes.truth(writes.encode(Document("the film", "good"))) == 0
+    with pytest.raises(DataError, match=r"label='zzz' becomes .* in the backbone's tokens"):
+        writes.encode(Document("the film", "zzz"))
+
+
 def test_a_word_without_a_token_is_named():
     assert first_token([None, 0, 0, 2, None], 2, "good") == 3
     with pytest.raises(DataError, match="word 2, '\\\\u200b', has no token"):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from rmt.errors import ConfigError, RMTError
-from rmt.hf import SegmentCache, add_memory
+from rmt.errors import ConfigError, DataError, RMTError
+from rmt.hf import SegmentCache, add_memory, register
 from tests.hf.zoo import plain
 
 DECODERS = ("gpt2", "llama")
@@ -52,3 +52,25 @@ def test_ids_that_a_backbone_does_not_know_are_named_behind_a_cache_too():
     ids = torch.full((1, 4), 10_000)
     with pytest.raises(RMTError, match="vocabulary"):
         model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=3)
+
+
+def test_a_prompt_that_ends_with_padding_is_refused():
+    model = add_memory(plain("gpt2", "ForCausalLM"), memory=3, segment_length=5)
+    ids, mask = torch.randint(3, 30, (2, 6)), torch.ones(2, 6, dtype=torch.long)
+    mask[1, 4:] = 0
+    with pytest.raises(DataError, match="row 1 of attention_mask ends with padding"):
+        model.generate(ids, attention_mask=mask, max_new_tokens=3)
+
+
+@pytest.mark.parametrize("text", [torch.ones(1, 4, 32, dtype=torch.long), [[1.0]]], ids=["integers", "list"])
+def test_embeddings_that_are_none_are_refused(text):
+    model = add_memory(plain("bert", "ForSequenceClassification"), memory=3, segment_length=5)
+    with pytest.raises(ConfigError, match=r"inputs_embeds of .* are no embeddings"):
+        model(inputs_embeds=text)
+
+
+def test_a_family_is_said_by_what_makes_one():
+    with pytest.raises(
+        ConfigError, match=r"family='decoder' says nothing of a model; give rmt.hf.decoder\(\)"
+    ):
+        register("gpt2", "decoder")

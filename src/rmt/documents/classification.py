@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from rmt.documents.scores import accuracy, class_f1
 from rmt.documents.task import Document, DocumentTask, Prediction, Row, Scores
+from rmt.errors import DataError
 
 UNEVEN = 1.5  # times as many documents as of the rarest class: worth a line
 
@@ -22,7 +23,10 @@ class Classification(DocumentTask):
 
     @classmethod
     def label_of(cls, value: Any, where: str) -> str:
-        return str(value).lower() if isinstance(value, bool) else str(value).strip()
+        label = str(value).lower() if isinstance(value, bool) else str(value).strip()
+        if not label:
+            raise DataError(f"{where} has an empty label; fill it, or remove the document")
+        return label
 
     @classmethod
     def names(cls, label: Any) -> tuple[str, ...]:
@@ -87,7 +91,14 @@ class WrittenClassification(Classification):
         return list(self.labels).index(text.strip()) if text.strip() in self.labels else -1
 
     def encode(self, document: Document) -> Row:
-        return {**self.tokens(document), "labels": self.tokenizer(text_target=document.label).input_ids}
+        ids = self.tokenizer(text_target=document.label).input_ids
+        written = self.tokenizer.decode(ids, skip_special_tokens=True)
+        if self.named(written) < 0:
+            raise DataError(
+                f"label={document.label!r} becomes {written!r} in the backbone's tokens, so no answer could "
+                "be right; name the class in words that it can write"
+            )
+        return {**self.tokens(document), "labels": ids}
 
     def collator(self, model: Any) -> Any:
         import transformers

@@ -47,7 +47,7 @@ class FinetuneConfig(TuningConfig):
         None, "paper, prefix (encoders) or causal (decoders); none = paper"
     )
     alignment: Literal["left", "right", "even"] | None = option(
-        None, "which segment is the short one; none = right"
+        None, "which segment is the short one; none = right, of decoders left"
     )
     memory_scale: Literal["free", "embedding"] = option(
         "free", "memory enters as it left, or at the size of embeddings"

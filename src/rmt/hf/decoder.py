@@ -12,7 +12,12 @@ from torch import Tensor
 
 from rmt.core.state import State
 from rmt.errors import ConfigError
-from rmt.hf.generation import checked_generation, checked_without_cache, generation_arguments
+from rmt.hf.generation import (
+    checked_generation,
+    checked_without_cache,
+    generation_arguments,
+    require_last_tokens,
+)
 from rmt.hf.head import Head, SegmentStates
 from rmt.hf.model import WithMemory
 from rmt.hf.segmentwise import SegmentwiseCall
@@ -101,6 +106,7 @@ class DecoderMemory(WithMemory):
         arguments = generation_arguments(inputs, args, kwargs)
         config = arguments.get("generation_config") or self.generation_config
         checked_generation(arguments, config)
+        require_last_tokens(arguments.get("attention_mask"))
         state, cache = arguments.pop("state", None), arguments.pop("past_key_values", None)
         if cache is None and arguments.get("use_cache", config.use_cache) is not False:
             cache, state = SegmentCache(self, state), None

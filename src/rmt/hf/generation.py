@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import GenerationMixin
 
 from rmt.core.inputs import require_ids
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, DataError
 from rmt.hf.inputs import argument_names
 
 TAKES_BACK = ("assistant_model", "prompt_lookup_num_tokens", "assistant_early_exit")
@@ -45,6 +45,18 @@ def checked_generation(arguments: dict[str, Any], config: Any) -> None:
         raise ConfigError("position_ids are counted anew in each segment; leave them out")
     if arguments.get("state") is not None and arguments.get("past_key_values") is not None:
         raise ConfigError("state= has no effect beside past_key_values, which has its own; leave it out")
+
+
+def require_last_tokens(mask: Any) -> None:
+    """Refuse prompts (B, T) that end with padding: the next token follows the last place."""
+    if not isinstance(mask, Tensor) or mask.dim() != 2 or not mask.shape[1]:
+        return
+    rows = (mask.bool().any(1) & (mask[:, -1] == 0)).nonzero().flatten().tolist()
+    if rows:
+        raise DataError(
+            f"row {rows[0]} of attention_mask ends with padding, which nothing can follow; pad prompts on "
+            "the left (tokenizer.padding_side='left')"
+        )
 
 
 def checked_without_cache(arguments: dict[str, Any], config: Any, state: Any) -> None:

@@ -48,6 +48,9 @@ def text_shape(name: str, text: Any) -> tuple[int, ...]:
     """(B, T), with choices (B, C, T); texts of no rows or no tokens are refused."""
     if name == "input_ids" and not (isinstance(text, Tensor) and text.dim() == 3):
         require_ids(text, name)
+    if name == "inputs_embeds" and not (isinstance(text, Tensor) and text.is_floating_point()):
+        kind = text.dtype if isinstance(text, Tensor) else type(text).__name__
+        raise ConfigError(f"inputs_embeds of {kind} are no embeddings; give floats (batch, tokens, width)")
     shape = tuple(text.shape)
     places = shape if name == "input_ids" else shape[:-1]
     if len(places) not in (2, 3):
@@ -59,7 +62,8 @@ def text_shape(name: str, text: Any) -> tuple[int, ...]:
 
 def fitted(name: str, value: Any, text: tuple[str, tuple[int, ...]], seen: int) -> Any:
     """A mask or types of the shape of the text, or of what the cache has seen and the text together."""
-    if not isinstance(value, Tensor) or value.dim() == 4:  # who sees whom: refused where segments are cut
+    is_wide_mask = name == "attention_mask" and isinstance(value, Tensor) and value.dim() == 4
+    if not isinstance(value, Tensor) or is_wide_mask:  # who sees whom: refused where segments are cut
         return value
     shape = text[1]
     lengths = {shape[-1], shape[-1] + seen}

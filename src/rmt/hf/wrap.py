@@ -241,6 +241,10 @@ def register(kind: str, family: Family) -> None:
     """
     if kind not in CONFIG_MAPPING:
         raise ConfigError(f"model type {kind!r} is not known to AutoConfig; register its configuration there")
+    if not isinstance(family, Family):
+        raise ConfigError(
+            f"family={family!r} says nothing of a model; give rmt.hf.decoder(), encoder() or seq2seq()"
+        )
     FAMILIES[kind] = family
     register_config(kind)
 
