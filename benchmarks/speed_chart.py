@@ -39,19 +39,27 @@ class Bar(NamedTuple):
 
 
 def result_files(folder: Path) -> list[Path]:
-    """What `rmt bench` and `original.py` wrote, the oldest first."""
-    return sorted([*folder.glob("*-bench-*.json"), *folder.glob("*-original.json")])
+    """What `rmt bench` and `original.py` wrote, and collections of such records, the oldest first."""
+    return sorted(
+        file for kind in ("bench-*", "original", "engine") for file in folder.glob(f"*-{kind}.json")
+    )
 
 
 def newest_rows(files: Sequence[Path], card: str) -> dict[tuple[str, str], dict[str, Any]]:
     """The newest row of each configuration and way that was measured on a card."""
     rows = {}
     for file in files:
-        numbers = json.loads(file.read_text())
-        for row in numbers["rows"] if numbers["environment"]["device"] == card else ():
-            if "configuration" in row:  # a page of growth has none
-                rows[row["configuration"], row["way"]] = {**row, "file": file.name}
+        for record in records_in(file):
+            for row in record["rows"] if record["environment"]["device"] == card else ():
+                if "configuration" in row:  # a page of growth has none
+                    rows[row["configuration"], row["way"]] = {**row, "file": file.name}
     return rows
+
+
+def records_in(file: Path) -> list[dict[str, Any]]:
+    """The record of a file, or all of a collection, which has the newest first; here it comes last."""
+    numbers = json.loads(file.read_text())
+    return numbers[::-1] if isinstance(numbers, list) else [numbers]
 
 
 def bars(rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[Bar]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks import confusions, original, precision, recipe, speed_chart
-from benchmarks.speed_chart import CARD, CHARTED, bars, newest_rows, result_files
+from benchmarks.speed_chart import CARD, CHARTED, bars, newest_rows, records_in, result_files
 from rmt.bench import measure
 from rmt.bench.text import made_text
 from rmt.cli.main import main
@@ -71,16 +71,12 @@ def run_original(capsys, checkout: Path, out: Path, names: str) -> dict:
 
 def test_the_charts_files_exist_and_have_the_fields():
     assert FILES
-    for file in FILES:
-        numbers = json.loads(file.read_text())
-        assert {"date", "environment", "command", "configurations", "rows"} <= numbers.keys()
-        assert {"commit", "source", "device", "torch"} <= numbers["environment"].keys()
-        assert file.name.startswith(numbers["date"])
-        for row in numbers["rows"]:
-            assert {"step"} <= row.keys()
-            assert row["step"]["median"] > 0
-            assert row["way"]
-            assert ("updates" in row) or not row["way"].startswith("original")
+    for numbers in (record for file in FILES for record in records_in(file)):
+        assert {"date", "environment", "command", "rows"} <= numbers.keys()
+        assert {"commit", "device", "torch"} <= numbers["environment"].keys()
+    for (_, way), row in newest_rows(FILES, CARD).items():
+        assert row["step"]["median"] > 0
+        assert ("updates" in row) or not way.startswith("original")
 
 
 def test_everything_that_is_charted_was_measured():
@@ -119,6 +115,15 @@ def test_the_newest_number_of_the_card_is_drawn_and_the_quicker_original(tmp_pat
         "ours, fast": 10,
     }
     assert drawn["ours, fast"].file == "2026-11-16-bench-paper.json"
+
+
+def test_of_a_collection_the_first_record_is_the_newest(tmp_path):
+    for number, seconds in enumerate((0.01, 0.03)):
+        result(tmp_path, f"{number}.json", CARD, fast=seconds)
+    records = [json.loads((tmp_path / f"{number}.json").read_text()) for number in (0, 1)]
+    (tmp_path / "2026-11-18-engine.json").write_text(json.dumps(records))
+    (drawn,) = bars(newest_rows(result_files(tmp_path), CARD))
+    assert (round(drawn.milliseconds), drawn.file) == (10, "2026-11-18-engine.json")
 
 
 def test_the_chart_is_drawn_and_says_where_its_numbers_are_from(tmp_path, capsys):
