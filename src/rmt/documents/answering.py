@@ -118,7 +118,7 @@ class Answering(DocumentTask):
         for row, document in enumerate(documents):
             span, score = best_span(starts[row], ends[row])
             end = end_of_text(self.pair(document).sequence_ids(), int(exists[row].sum()))
-            places = {index: place for index, place in self.places(document).items() if index < end}
+            places = {index: offsets for index, offsets in self.places(document).items() if index < end}
             inside = [places[index] for index in range(span[0], span[1] + 1) if index in places]
             text = document.text[inside[0][0] : inside[-1][1]] if inside else ""
             answers.append(Prediction(text, math.exp(score)))
