@@ -94,6 +94,18 @@ def test_what_was_trained_elsewhere_is_not_trained_again(capsys, copies, device)
     assert cells[0] == json.loads(Path("elsewhere.jsonl").read_text()) | {"config": cells[0]["config"]}
 
 
+def test_a_plan_leaves_out_what_is_finished_here_or_elsewhere(capsys, copies):
+    plan = "reproduce figure-3 --dry_run --device cpu --out runs"
+    both = rmt(capsys, plan).out.splitlines()
+    assert [line.split("  ")[0] for line in both[:-1]] == ["first", "second"]
+    finished, second, total = rmt(capsys, f"{plan} --records elsewhere.jsonl").out.splitlines()
+    assert (finished, second.split("  ")[0]) == ("1 of 2 cells are finished", "second")
+    assert total.startswith("1 cells, about ")
+    assert not Path("runs").exists()
+    rmt(capsys, "reproduce figure-3 --records elsewhere.jsonl --device cpu --out runs")
+    assert rmt(capsys, plan).out.splitlines()[0] == "2 of 2 cells are finished"
+
+
 def test_runs_beside_cells_are_reported_too(capsys, copies):
     rmt(capsys, "reproduce figure-3 --records elsewhere.jsonl --device cpu --out runs/cells")
     only_cells = rmt(capsys, "report runs").out

@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
         for name, reason in ordered.left_out.items():
             print(f"{name} is left out: {reason}")
         if options.dry_run:
-            print_plan(cells, options)
+            print_plan(unfinished(cells, folder, options.records), options)
             return 0
         if options.records:
             take_up_records(cells, folder, options.records)
@@ -107,6 +107,18 @@ def made_text(options: ReproduceOptions, folder: Path) -> Iterator[str]:
                 f"out={str(folder)!r} cannot be written ({error.strerror}); name another with --out"
             ) from None
         yield str(corpus)
+
+
+def unfinished(cells: list[PlannedCell], folder: Path, path: str | None) -> list[PlannedCell]:
+    """The cells that neither the folder nor a file has a record of; a line says how many others there are."""
+    from rmt.experiments.cell_records import records_of
+    from rmt.experiments.cells import record_of
+
+    known = records_of(cells, Path(path)) if path else {}
+    left = [cell for cell in cells if cell.name not in known and not record_of(cell, folder)]
+    if len(left) < len(cells):
+        print(f"{len(cells) - len(left)} of {len(cells)} cells are finished")
+    return left
 
 
 def take_up_records(cells: list[PlannedCell], folder: Path, path: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -54,18 +54,23 @@ def written_cells(records: Iterable[Record]) -> str:
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
-def take_up(cells: Iterable[PlannedCell], folder: Path, path: Path) -> int:
+def take_up(cells: Sequence[PlannedCell], folder: Path, path: Path) -> int:
     """Put the records that `path` has of these very cells into their folders; returns how many it has.
 
     A cell with a record is finished, so none of its runs is trained again. A record that is there stays.
     """
-    records = {record["cell"]["name"]: record for record in load_cells([path])}
-    known = [cell for cell in cells if is_of(records.get(cell.name, {}), cell)]
-    for cell in known:
-        if not record_of(cell, folder):
+    records = records_of(cells, path)
+    for cell in cells:
+        if cell.name in records and not record_of(cell, folder):
             (folder / cell.name).mkdir(parents=True, exist_ok=True)
             write_json(folder / cell.name / RECORD, sealed(records[cell.name]))
-    return len(known)
+    return len(records)
+
+
+def records_of(cells: Iterable[PlannedCell], path: Path) -> dict[str, Record]:
+    """The records that `path` has of these very cells, by their names."""
+    records = {record["cell"]["name"]: record for record in load_cells([path])}
+    return {cell.name: records[cell.name] for cell in cells if is_of(records.get(cell.name, {}), cell)}
 
 
 def shown_cell(record: Record, file: Path) -> Record:
