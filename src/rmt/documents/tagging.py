@@ -90,9 +90,10 @@ class Tagging(DocumentTask):
         best = output.logits.float().softmax(-1).max(-1)
         answers = []
         for row, document in enumerate(documents):
-            encoded, count = self.words(document).word_ids(), int(inputs["attention_mask"][row].sum())
-            first = [first_token(encoded, *word) for word in enumerate(document.text.split())]
-            kept = [index for index in first if index < end_of_text(encoded, count)]
+            owners = self.words(document).word_ids()
+            end = end_of_text(owners, int(inputs["attention_mask"][row].sum()))
+            first = [first_token(owners, *word) for word in enumerate(document.text.split())]
+            kept = [index for index in first if index < end]
             tags = [self.labels[tag] for tag in best.indices[row, kept].tolist()]
             answers.append(Prediction(tags, min(best.values[row, kept].tolist())))
         return answers

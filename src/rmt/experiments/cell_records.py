@@ -13,7 +13,7 @@ from rmt.errors import ConfigError, shown
 from rmt.experiments.cells import RECORD, PlannedCell, is_of, record_of
 from rmt.experiments.comparison import Record
 from rmt.experiments.figures import CHARTS, METRICS
-from rmt.experiments.report import lines_of
+from rmt.experiments.report import is_cell, lines_of
 from rmt.experiments.shown import REMEDY, reason_no_numbers
 from rmt.location import require_trust
 from rmt.seal import load_record, sealed
@@ -43,8 +43,7 @@ def load_cells(paths: Iterable[Path]) -> list[Record]:
 def records_in(path: Path) -> Iterator[tuple[Path, Record]]:
     """Each record with the file that it is from."""
     if path.suffix == ".jsonl":
-        lines = (line for line in lines_of(path) if isinstance(line, dict))
-        yield from ((path, line) for line in lines if "cell" in line)
+        yield from ((path, line) for line in lines_of(path) if is_cell(line))
         return
     yield from ((file, load_record(file, REMEDY)) for file in sorted(path.rglob(RECORD)))
 

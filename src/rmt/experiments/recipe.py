@@ -149,8 +149,8 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     if settings["recipe"] == "modern-2" and kind.layout == "sequences":
         layers, steps = settings["model"]["layers"], settings["train"]["steps"]
         rules = rules_for(task, settings["size"], layers, task_config.segments, steps)
-        grows = named.get("curriculum", {}).get("over", "length")
-        if grows != "length" or task_config.source == "fixed":
+        over = named.get("curriculum", {}).get("over", "length")
+        if over != "length" or task_config.source == "fixed":
             del rules["curriculum"]
         settings = merge(rules, settings)
     parts = preset_settings(name, defaults.memory or length, length, settings)

@@ -52,8 +52,8 @@ def rules_for(task: Task, size: str, layers: int, segments: int, steps: int) -> 
 def usual_batch(size: str, layers: int, tokens: int) -> int:
     """Sequences of an update where each has many losses.
 
-    Six layers at the rate that suits four are held back by noise: equations end with half as many wrong
-    answers when an update has twice the sequences, and no better with half the rate.
+    Six layers at the rate that suits four are held back by noise: equations end with a third of the wrong
+    answers when an update has twice the sequences; half the rate was no better halfway.
     """
     if size != "paper" or tokens > LONG:
         return SMALL_BATCH
