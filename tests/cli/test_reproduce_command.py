@@ -117,10 +117,11 @@ def test_runs_beside_cells_are_reported_too(capsys, copies):
     assert both.out.rstrip().endswith(rmt(capsys, "report runs/alone").out.rstrip())
 
 
-def test_records_of_other_cells_are_refused_before_anything_is_trained(capsys, copies):
+@pytest.mark.parametrize("dry_run", ["", "--dry_run"])
+def test_records_of_other_cells_are_refused_before_anything_is_trained(capsys, copies, dry_run):
     other = copies[0].over({"train": {"steps": 5}})
     Path("elsewhere.jsonl").write_text(json.dumps(made_record(other, [0.75])) + "\n")
-    answer = rmt(capsys, "reproduce figure-3 --records elsewhere.jsonl --out runs")
+    answer = rmt(capsys, f"reproduce figure-3 --records elsewhere.jsonl --out runs {dry_run}")
     assert answer.code == 2
     assert "records='elsewhere.jsonl' has none of the 2 cells" in answer.err
     assert not Path("runs").exists()

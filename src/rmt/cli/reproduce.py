@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rmt.cli.front import Command, Options
 from rmt.cli.notes import warn
@@ -63,6 +63,7 @@ def main(argv: Sequence[str]) -> int:
     options = COMMAND.parse(argv)
     if options is None:
         return 0
+    from rmt.experiments.cell_records import take_up
     from rmt.experiments.suites import Order, plan
 
     folder = Path(options.out or f"runs/reproduce-{options.scale}")
@@ -81,11 +82,13 @@ def main(argv: Sequence[str]) -> int:
         cells = [cell.over({"device": options.device}) for cell in ordered.cells]
         for name, reason in ordered.left_out.items():
             print(f"{name} is left out: {reason}")
+        records = recorded(cells, options.records) if options.records else {}
         if options.dry_run:
-            print_plan(unfinished(cells, folder, options.records), options)
+            print_plan(unfinished(cells, folder, records), options)
             return 0
-        if options.records:
-            take_up_records(cells, folder, options.records)
+        if records:
+            take_up(cells, folder, records)
+            print(f"{options.records}: {len(records)} of {len(cells)} cells are finished", flush=True)
         return run(cells, folder, options)
 
 
@@ -109,29 +112,29 @@ def made_text(options: ReproduceOptions, folder: Path) -> Iterator[str]:
         yield str(corpus)
 
 
-def unfinished(cells: list[PlannedCell], folder: Path, path: str | None) -> list[PlannedCell]:
-    """The cells that neither the folder nor a file has a record of; a line says how many others there are."""
+def recorded(cells: list[PlannedCell], path: str) -> dict[str, dict[str, Any]]:
+    """The records that a file has of the cells, by their names; a file without any has no effect."""
     from rmt.experiments.cell_records import records_of
-    from rmt.experiments.cells import record_of
 
-    known = records_of(cells, Path(path)) if path else {}
-    left = [cell for cell in cells if cell.name not in known and not record_of(cell, folder)]
-    if len(left) < len(cells):
-        print(f"{len(cells) - len(left)} of {len(cells)} cells are finished")
-    return left
-
-
-def take_up_records(cells: list[PlannedCell], folder: Path, path: str) -> None:
-    """Take cells that were trained elsewhere as finished, and say how many these are."""
-    from rmt.experiments.cell_records import take_up
-
-    count = take_up(cells, folder, Path(path))
-    if not count:
+    records = records_of(cells, Path(path))
+    if not records:
         raise ConfigError(
             f"records={path!r} has none of the {len(cells)} cells as they are planned; leave it out, or give "
             "the options that it was made with"
         )
-    print(f"{path}: {count} of {len(cells)} cells are finished", flush=True)
+    return records
+
+
+def unfinished(
+    cells: list[PlannedCell], folder: Path, records: dict[str, dict[str, Any]]
+) -> list[PlannedCell]:
+    """The cells without a record, here or among `records`; a line says how many have one."""
+    from rmt.experiments.cells import record_of
+
+    left = [cell for cell in cells if cell.name not in records and not record_of(cell, folder)]
+    if len(left) < len(cells):
+        print(f"{len(cells) - len(left)} of {len(cells)} cells are finished")
+    return left
 
 
 def run(cells: list[PlannedCell], folder: Path, options: ReproduceOptions) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -53,17 +53,15 @@ def written_cells(records: Iterable[Record]) -> str:
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
-def take_up(cells: Sequence[PlannedCell], folder: Path, path: Path) -> int:
-    """Put the records that `path` has of these very cells into their folders; returns how many it has.
+def take_up(cells: Iterable[PlannedCell], folder: Path, records: Mapping[str, Record]) -> None:
+    """Put records, by the names of cells, into the folders of these; one that is there stays.
 
-    A cell with a record is finished, so none of its runs is trained again. A record that is there stays.
+    A cell with a record is finished, so none of its runs is trained again.
     """
-    records = records_of(cells, path)
     for cell in cells:
         if cell.name in records and not record_of(cell, folder):
             (folder / cell.name).mkdir(parents=True, exist_ok=True)
             write_json(folder / cell.name / RECORD, sealed(records[cell.name]))
-    return len(records)
 
 
 def records_of(cells: Iterable[PlannedCell], path: Path) -> dict[str, Record]:
