@@ -1,10 +1,11 @@
 """What is being written is left alone; what a killed process left is removed, links are never followed."""
 
 import os
+from pathlib import Path
 
 import pytest
 
-from rmt.partial import MAX_WRITERS, claim, new_file, new_folder, sweep
+from rmt.partial import MAX_WRITERS, claim, new_file, new_folder, remove_abandoned, sweep
 from rmt.store import write_whole
 from tests.test_store import names
 
@@ -35,3 +36,25 @@ def test_too_many_writers_are_an_error(tmp_path):
         claim(tmp_path / "x", tmp_path, new_file)
     for _, descriptor in claims:
         os.close(descriptor)
+
+
+def test_a_folder_that_another_takes_for_abandoned_before_it_is_locked_is_made_anew(tmp_path, monkeypatch):
+    made: list[Path] = []
+
+    def mkdir_and_lose(folder: Path) -> None:
+        make_folder(folder)
+        if not made:
+            remove_abandoned(folder)
+        made.append(folder)
+
+    make_folder = Path.mkdir
+    monkeypatch.setattr(Path, "mkdir", mkdir_and_lose)
+    partial, descriptor = claim(tmp_path / "x", tmp_path, new_folder)
+    os.close(descriptor)
+    assert partial == made[1]
+    assert partial.is_dir()
+
+
+def test_a_folder_to_write_beside_that_is_missing_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        claim(tmp_path / "missing" / "x", tmp_path / "missing", new_folder)

@@ -36,7 +36,10 @@ def new_file(path: Path) -> int:
 
 def new_folder(path: Path) -> int:
     path.mkdir()
-    return unfollowed(str(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return unfollowed(str(path), os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:  # taken for abandoned in between, by one who now makes its own
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
 
 
 def unfollowed(path: str, flags: int) -> int:
