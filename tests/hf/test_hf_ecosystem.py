@@ -1,5 +1,6 @@
 """What users of transformers do with a model, done with one that has memory."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -261,6 +262,22 @@ def test_the_plain_class_does_not_load_a_model_with_memory_silently(tmp_path):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode != 0
     assert "rmt_bert" in done.stderr
+
+
+def test_the_plain_class_by_its_name_warns_of_the_type_and_of_the_memory_that_it_leaves_out(tmp_path):
+    remembering("bert", "ForSequenceClassification").save_pretrained(tmp_path)
+    lines, listener = [], logging.Handler()
+    listener.emit = lambda record: lines.append(record.getMessage())
+    logger, level = logging.getLogger("transformers"), logging.getLogger("transformers").level
+    logger.addHandler(listener)
+    logger.setLevel(logging.WARNING)
+    try:
+        transformers.BertForSequenceClassification.from_pretrained(tmp_path)
+    finally:
+        logger.removeHandler(listener)
+        logger.setLevel(level)
+    assert any("`rmt_bert` to instantiate a model of type `bert`" in line for line in lines)
+    assert any("memory.tokens.weight" in line and "UNEXPECTED" in line for line in lines)
 
 
 def test_weights_of_releases_in_which_memory_was_an_embedding_are_loaded_and_saved_under_the_new_name(

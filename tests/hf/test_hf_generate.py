@@ -1,11 +1,20 @@
 """The arguments of `generate`, each as in plain transformers: equal to a loop written here, or refused."""
 
+from itertools import pairwise
+
 import pytest
 import torch
-from transformers import GenerationConfig, LogitsProcessor, MaxLengthCriteria
+from transformers import (
+    EncoderRepetitionPenaltyLogitsProcessor,
+    GenerationConfig,
+    LogitsProcessor,
+    MaxLengthCriteria,
+)
 from transformers.generation.streamers import BaseStreamer
 
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, DataError
+from rmt.hf import SegmentCache, add_memory
+from tests.hf.tiny import tiny_config, tiny_model
 from tests.hf.zoo import PAD, VOCABULARY, plain, remembering, texts
 
 STEPS = 9  # over the border of segments of 5, twice
@@ -154,6 +163,75 @@ def test_generation_goes_on_from_the_cache_of_a_call():
 def test_a_prompt_may_be_encoded_in_chunks():
     model, ids = remembering("gpt2", "ForCausalLM"), texts("gpt2", 12)["input_ids"]
     assert torch.equal(model.generate(ids, prefill_chunk_size=5, **GREEDY), loop(model, ids))
+
+
+@DECODERS
+@pytest.mark.parametrize("chunk", [2, 5, 7])
+def test_prompts_padded_on_the_left_may_be_encoded_in_chunks_even_of_padding_alone(name, chunk):
+    model, inputs = remembering(name, "ForCausalLM"), texts(name, 8, 3, pad_to=11, side="left")
+    expected = model.generate(**inputs, **GREEDY)
+    assert torch.equal(model.generate(**inputs, prefill_chunk_size=chunk, **GREEDY), expected)
+    beams = {**GREEDY, "num_beams": 3}
+    expected = model.generate(**inputs, **beams)
+    assert torch.equal(model.generate(**inputs, prefill_chunk_size=chunk, **beams), expected)
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_model_that_balances_its_experts_in_training_generates_as_one_that_does_not(use_cache):
+    ids, texts_of = torch.arange(3, 10)[None], {}
+    for balances in (True, False):
+        base = tiny_model(tiny_config("mixtral", output_router_logits=balances), "AutoModelForCausalLM")
+        model = add_memory(base, memory=2, segment_length=5)
+        texts_of[balances] = model.generate(ids, use_cache=use_cache, **GREEDY)
+    assert torch.equal(texts_of[True], texts_of[False])
+
+
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "padding tokens"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        lambda model: {},
+        lambda model: {"state": model.initial_state(2)},
+        lambda model: {"state": model.initial_state(2), "use_cache": False},
+        lambda model: {"past_key_values": SegmentCache(model, model.initial_state(2))},
+    ],
+    ids=["no state", "state", "state without cache", "cache with a state"],
+)
+def test_nothing_is_generated_behind_a_row_of_nothing(options, masked):
+    model, inputs = remembering("gpt2", "ForCausalLM"), texts("gpt2", 7, 0)
+    if not masked:
+        del inputs["attention_mask"]
+    message = (
+        "^row 1 has no tokens: its attention_mask is 0 everywhere, and nothing can follow; leave the row out$"
+    )
+    with pytest.raises(DataError, match=message):
+        model.generate(**inputs, **options(model), **GREEDY)
+
+
+def test_padding_tokens_at_the_end_of_a_prompt_without_a_mask_are_refused_as_masked_ones():
+    model, inputs = remembering("gpt2", "ForCausalLM"), texts("gpt2", 7, 5)
+    with pytest.raises(DataError, match="row 1 of attention_mask ends with padding"):
+        model.generate(inputs["input_ids"], **GREEDY)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5", "bart"])
+def test_a_penalty_on_tokens_that_are_not_in_the_text_knows_the_whole_text(name):
+    model = remembering(name, "ForCausalLM" if name == "gpt2" else "ForConditionalGeneration")
+    ids = texts(name, 17, 17)["input_ids"]  # several segments
+    penalty = EncoderRepetitionPenaltyLogitsProcessor(3.0, ids)
+    expected = model.generate(ids, logits_processor=[penalty], **GREEDY)
+    assert torch.equal(model.generate(ids, encoder_repetition_penalty=3.0, **GREEDY), expected)
+    assert torch.equal(model.generate(input_ids=ids, encoder_repetition_penalty=3.0, **GREEDY), expected)
+    assert not torch.equal(model.generate(ids, **GREEDY), expected)
+
+
+@pytest.mark.parametrize("name", ["t5", "bart"])
+def test_pairs_of_tokens_of_the_whole_text_can_be_forbidden(name):
+    model, ids = remembering(name, "ForConditionalGeneration"), texts(name, 17)["input_ids"]
+    seen = model.generate(ids, **GREEDY)[0].tolist()
+    text = torch.cat([torch.tensor([seen[2:5]]), ids], dim=1)  # in the first of several segments
+    generated = model.generate(text, encoder_no_repeat_ngram_size=2, **GREEDY)[0].tolist()
+    assert not set(pairwise(text[0].tolist())) & set(pairwise(generated))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5"])

@@ -15,7 +15,7 @@ from rmt.errors import ConfigError
 from rmt.hf import AttentionView
 from rmt.hf.families import FAMILIES
 from tests.hf.test_hf_threads import assert_same_in_threads, gradients, logits, written
-from tests.hf.zoo import MAIN, WIDTH, answer, main_output, of_kind, plain, texts
+from tests.hf.zoo import MAIN, answer, main_output, of_kind, plain, texts
 from tests.laws import layer_memory  # noqa: F401  # the toy kind
 
 KINDS = ("layer_average", "associative")
@@ -289,17 +289,6 @@ def test_an_unknown_kind_and_a_state_of_another_kind_are_refused():
     tokens = rmt.add_memory(plain("gpt2"), memory=MEMORY, segment_length=LENGTH, kind="tokens")
     with pytest.raises(ConfigError, match="state with memory of shape none does not fit this"):
         tokens(**text("gpt2"), state=with_memory("gpt2").initial_state(1))
-
-
-def test_layers_of_another_width_than_embeddings_are_refused():
-    narrow = plain("opt", word_embed_proj_dim=WIDTH // 2)
-    with pytest.raises(
-        ConfigError, match=r"kind='layer_average' lives in the layers, which are 16 wide where"
-    ):
-        rmt.add_memory(narrow, kind="layer_average")
-    model = rmt.add_memory(narrow, memory=2, segment_length=5)
-    assert model.settings.kind == "tokens"  # where none was asked for
-    answer(model, texts("opt", 9))
 
 
 @DECODERS

@@ -19,6 +19,7 @@ from rmt.hf.generation import (
     require_last_tokens,
 )
 from rmt.hf.head import Head, SegmentStates
+from rmt.hf.inputs import refuse_token_types
 from rmt.hf.model import WithMemory
 from rmt.hf.segmentwise import SegmentwiseCall
 from rmt.hf.stepping import SegmentCache, reason_not_steppable, require_steppable
@@ -60,15 +61,18 @@ class DecoderMemory(WithMemory):
 
     def segmentwise(self, arguments: dict[str, Any], state: State | None) -> SegmentwiseCall:
         """A call of the backbone that leaves a cache behind, as plain classes do unless told otherwise."""
-        return SegmentwiseCall(self, state, leaves_cache=self.leaves_cache(arguments.get("use_cache")))
+        return SegmentwiseCall(self, state, leaves_cache=self.leaves_cache(arguments))
 
-    def leaves_cache(self, use_cache: bool | None) -> bool:
+    def leaves_cache(self, arguments: dict[str, Any]) -> bool:
         """Whether a call leaves a cache with which its text goes on."""
+        use_cache: bool | None = arguments.get("use_cache")
         if use_cache is None:
             wanted = getattr(self.config, "use_cache", True) and not torch.is_grad_enabled()
-            return bool(wanted) and reason_not_steppable(self) is None
+            has_types = arguments.get("token_type_ids") is not None
+            return bool(wanted) and not has_types and reason_not_steppable(self) is None
         if use_cache:
             require_steppable(self)
+            refuse_token_types(arguments)
             if torch.is_grad_enabled() and self.settings.bptt != "full":
                 raise ConfigError(
                     f"use_cache=True knows nothing of bptt={self.settings.bptt}; call it under "
@@ -106,7 +110,6 @@ class DecoderMemory(WithMemory):
         arguments = generation_arguments(inputs, args, kwargs)
         config = arguments.get("generation_config") or self.generation_config
         checked_generation(arguments, config)
-        require_last_tokens(arguments.get("attention_mask"))
         state, cache = arguments.pop("state", None), arguments.pop("past_key_values", None)
         if cache is None and arguments.get("use_cache", config.use_cache) is not False:
             cache, state = SegmentCache(self, state), None
@@ -125,13 +128,21 @@ class DecoderMemory(WithMemory):
             kwargs["inputs_embeds"] = inputs_embeds
         prepared = super().prepare_inputs_for_generation(*args, **kwargs)
         prepared.pop("position_ids", None)  # each segment counts its own
+        if getattr(self.config, "output_router_logits", False):  # for a loss, which what is generated has not
+            prepared.setdefault("output_router_logits", False)
         return prepared
 
     def _expand_inputs_for_generation(self, expand_size: int = 1, **inputs: Any) -> Any:
-        """Rows for each beam and each returned sequence, of the state that they start from, too."""
+        """Rows for each beam and each returned sequence, of the state that they start from, too.
+
+        Here the mask of the prompts is known, also where it was made from padding tokens.
+        """
+        require_last_tokens(inputs.get("attention_mask"))
+        rows = len(inputs["input_ids"])
         ids, expanded = super()._expand_inputs_for_generation(expand_size=expand_size, **inputs)
         cache, state = expanded.get("past_key_values"), expanded.get("state")
         if isinstance(cache, SegmentCache) and not cache.seen:
+            cache.begin(rows)
             cache.batch_repeat_interleave(expand_size)
         if state is not None:
             expanded["state"] = state.map(lambda tensor: tensor.repeat_interleave(expand_size, dim=0))

@@ -106,6 +106,16 @@ ATTENTION_TYPES = {"full_attention", "sliding_attention"}
 USUAL_LENGTH = 512  # of a segment with everything in it, where a family knows no limit
 
 
+def family_named(kind: str) -> Family:
+    """The family of a model type with or without memory, where a model of it is made."""
+    plain = kind.removeprefix("rmt_")
+    if plain not in FAMILIES:
+        raise ConfigError(
+            f"model type {plain!r} has no family; say rmt.hf.register({plain!r}, …) where its class is"
+        )
+    return FAMILIES[plain]
+
+
 def family_of(model: Any) -> Family:
     """The family of a pretrained model, or the error that says why it can have no memory."""
     config, name = model.config, type(model).__name__
@@ -164,11 +174,14 @@ def segment_backbone(model: Any, family: Family) -> Any:
     return getattr(model.base_model, family.inside) if family.inside else model.base_model
 
 
-def memory_width(config: Any, embedded: int) -> int:
-    """How wide a backbone's outputs are, and so memory: embeddings of width `embedded` can be narrower."""
-    if getattr(config, "word_embed_proj_dim", None):  # OPT brings its outputs back to the embeddings' width
-        return embedded
+def layer_width(config: Any, embedded: int) -> int:
+    """How wide a backbone's layers are: embeddings of width `embedded` can be narrower."""
     return int(getattr(config, "hidden_size", None) or embedded)
+
+
+def output_width(config: Any, embedded: int) -> int:
+    """How wide its outputs are: as its layers, but OPT brings them back to the embeddings' width."""
+    return embedded if getattr(config, "word_embed_proj_dim", None) else layer_width(config, embedded)
 
 
 def layers_path(backbone: Any, family: Family) -> str:

@@ -9,7 +9,7 @@ from transformers import GenerationMixin
 
 from rmt.core.inputs import require_ids
 from rmt.errors import ConfigError, DataError
-from rmt.hf.inputs import argument_names
+from rmt.hf.inputs import named_arguments
 
 TAKES_BACK = ("assistant_model", "prompt_lookup_num_tokens", "assistant_early_exit")
 
@@ -18,12 +18,12 @@ def generation_arguments(
     inputs: Tensor | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """All arguments of `generate` by their names."""
-    _, *names = argument_names(GenerationMixin.generate)
-    arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+    arguments = named_arguments(GenerationMixin.generate, (inputs, *args), kwargs)
     if inputs is None:
-        return arguments
-    require_ids(inputs, "inputs")
-    return {"inputs": inputs, **arguments}
+        del arguments["inputs"]
+    else:
+        require_ids(inputs, "inputs")
+    return arguments
 
 
 def checked_generation(arguments: dict[str, Any], config: Any) -> None:
@@ -51,12 +51,19 @@ def require_last_tokens(mask: Any) -> None:
     """Refuse prompts (B, T) that end with padding: the next token follows the last place."""
     if not isinstance(mask, Tensor) or mask.dim() != 2 or not mask.shape[1]:
         return
-    rows = (mask.bool().any(1) & (mask[:, -1] == 0)).nonzero().flatten().tolist()
-    if rows:
+    rows = (mask[:, -1] == 0).nonzero().flatten().tolist()
+    if not rows:
+        return
+    row = rows[0]
+    if not mask[row].any():
         raise DataError(
-            f"row {rows[0]} of attention_mask ends with padding, which nothing can follow; pad prompts on "
-            "the left (tokenizer.padding_side='left')"
+            f"row {row} has no tokens: its attention_mask is 0 everywhere, and nothing can follow; leave the "
+            "row out"
         )
+    raise DataError(
+        f"row {row} of attention_mask ends with padding, which nothing can follow; pad prompts on the left "
+        "(tokenizer.padding_side='left')"
+    )
 
 
 def checked_without_cache(arguments: dict[str, Any], config: Any, state: Any) -> None:

@@ -14,23 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from rmt.core.memory import Memory, build_memory
+from rmt.core.memory import Memory
 from rmt.core.state import State
 from rmt.hf.copies import with_forward, with_part
-from rmt.hf.families import (
-    FAMILIES,
-    POOLED,
-    Family,
-    Layout,
-    head_of,
-    layers_path,
-    memory_width,
-    segment_backbone,
-)
-from rmt.hf.inputs import checked_inputs
+from rmt.hf.families import POOLED, Family, Layout, family_named, head_of, segment_backbone
+from rmt.hf.inputs import TextForm, checked_inputs
 from rmt.hf.limit import lift_saved_limit, unlimited, warn_of_saved_limit
+from rmt.hf.memory_module import embedding_width, memory_module
 from rmt.hf.segmentwise import SegmentwiseCall
-from rmt.hf.settings import Settings, layout_of, memory_config, settings_of
+from rmt.hf.settings import Settings, layout_of, settings_of
 from rmt.location import require_trust, trusting
 
 if TYPE_CHECKING:
@@ -104,21 +96,14 @@ class WithMemory(PretrainedClass):
 
     def add_memory_module(self) -> None:
         """Build the memory that the settings ask for, its tokens at the size of token embeddings."""
-        self.family = FAMILIES[self.config.model_type.removeprefix("rmt_")]
+        self.family = family_named(self.config.model_type)
         self.settings = settings_of(self.config)
         require_trust(self.settings.kind, "config.rmt.kind", self.config.name_or_path or "the model")
-        layout = layout_of(self.family, self.settings.layout)
-        backbone = self.segment_backbone()
-        weight = backbone.get_input_embeddings().weight
-        layers = len(backbone.get_submodule(layers_path(backbone, self.family)))
-        embedded = weight.shape[1]
-        width = memory_width(self.config, embedded)
+        weight = self.segment_backbone().get_input_embeddings().weight
         with torch.device(weight.device):
-            memory = build_memory(memory_config(self.settings, layout), width, layers)
-            if width != embedded:
-                memory.entrance = nn.Linear(width, embedded, bias=False)
+            memory = memory_module(self, self.family, self.settings)
         self.memory = memory.to(weight.dtype)
-        self.layout = layout.beside(memory.read_size)
+        self.layout = layout_of(self.family, self.settings.layout).beside(memory.read_size)
         self._init_weights(self.memory)
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -153,7 +138,7 @@ class WithMemory(PretrainedClass):
         as_tuple = arguments.pop("return_dict", None) is False
         self.warn_if_frozen()
         if arguments.get("encoder_outputs") is None:
-            arguments = checked_inputs(arguments, self.tokens_seen(arguments))
+            arguments = checked_inputs(arguments, self.text_form(arguments))
         output, state = self.answer(forward, arguments, state)
         if return_state:
             output["state"] = self.state_after(arguments, state)
@@ -173,6 +158,11 @@ class WithMemory(PretrainedClass):
     def segmentwise(self, arguments: dict[str, Any], state: State | None) -> SegmentwiseCall:
         """The call of the backbone that answers these arguments."""
         return SegmentwiseCall(self, state)
+
+    def text_form(self, arguments: dict[str, Any]) -> TextForm:
+        """What the text among the arguments has to be."""
+        choices = head_of(type(self).__name__) == "ForMultipleChoice"
+        return TextForm(embedding_width(self.memory), choices, self.tokens_seen(arguments))
 
     def tokens_seen(self, arguments: dict[str, Any]) -> int:
         """How many tokens a cache among the arguments has seen."""

@@ -192,6 +192,14 @@ def gather(value: Tensor, source: Tensor) -> Tensor:
     return value.take_along_dim(source.view(*source.shape, *(1,) * (value.dim() - 2)), dim=1)
 
 
+def scatter(hidden: Tensor, source: Tensor, states: Tensor, wanted: Tensor) -> Tensor:
+    """`hidden` (B, T, D) with `states` (B, S, D) at the places `source` (B, S) where `wanted`."""
+    beside = hidden.shape[1]
+    wide = F.pad(hidden, (0, 0, 0, 1))
+    column = source.masked_fill(~wanted, beside)[..., None].expand_as(states)
+    return wide.scatter(1, column, states.to(hidden.dtype))[:, :beside]
+
+
 def blank(inputs: dict[str, Tensor], exists: Tensor, padding: int) -> dict[str, Tensor]:
     """The same inputs with the padding token where nothing exists."""
     if "input_ids" not in inputs:

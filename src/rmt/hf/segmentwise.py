@@ -15,7 +15,7 @@ from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.hf.cell import Cell, CellOutput
 from rmt.hf.families import POOLED, depends_on_last_only, head_of
-from rmt.hf.inputs import argument_names, require_same_form, require_tokens
+from rmt.hf.inputs import named_arguments, refuse_in_segments, require_same_form, require_tokens
 from rmt.hf.recorder import recorder_of
 from rmt.hf.segments import SegmentPlan, gather, plan
 from rmt.hf.stepping import PendingRows, SegmentCache
@@ -32,8 +32,7 @@ class SegmentwiseCall:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The backbone's output for whole texts (B, T)."""
-        names = argument_names(type(self.model.segment_backbone()).forward)
-        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        arguments = named_arguments(type(self.model.segment_backbone()).forward, args, kwargs)
         cutting, outputs = self.encode(
             {name: value for name, value in arguments.items() if value is not None}
         )
@@ -67,7 +66,7 @@ class SegmentwiseCall:
     def encode(self, arguments: dict[str, Any]) -> tuple[SegmentPlan, list[CellOutput]]:
         """Cut the texts among the arguments of the backbone, and encode their segments."""
         model = self.model
-        refuse(model, arguments)
+        refuse_in_segments(arguments, model.config)
         tokens = {name: value for name, value in arguments.items() if name in PER_TOKEN}
         first = next(iter(tokens.values()))
         mask = arguments.get("attention_mask")
@@ -139,22 +138,3 @@ def pooled(backbone: Any, hidden: Tensor) -> Tensor:
 def assemble(hidden: Tensor, places: Tensor) -> Tensor:
     """States of all segments side by side -> (B, T, D); zero where a token was nowhere."""
     return gather(hidden, places.clamp(min=0)).masked_fill((places < 0)[..., None], 0)
-
-
-def refuse(model: Any, arguments: dict[str, Any]) -> None:
-    """Raise for what cannot be cut into segments."""
-    mask = arguments.get("attention_mask")
-    if mask is not None and (not isinstance(mask, Tensor) or mask.dim() != 2):
-        raise ConfigError("attention_mask must be (batch, tokens): each segment makes its own wider mask")
-    if arguments.get("position_ids") is not None:
-        raise ConfigError("position_ids are counted anew in each segment; leave them out")
-    if arguments.get("output_router_logits", getattr(model.config, "output_router_logits", False)):
-        raise ConfigError(
-            "output_router_logits=True would weigh the experts of the last segment only; set "
-            "model.config.output_router_logits=False"
-        )
-    if arguments.get("output_attentions") and model.config._attn_implementation not in ("eager", None):
-        raise ConfigError(
-            f"output_attentions=True gives nothing with attn_implementation="
-            f"{model.config._attn_implementation!r}; call model.set_attn_implementation('eager') first"
-        )

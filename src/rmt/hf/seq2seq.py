@@ -54,6 +54,7 @@ class Seq2SeqMemory(WithMemory):
         if inputs is not None:
             arguments["input_ids"] = arguments.pop("inputs")
         with torch.no_grad():
-            encoded, _ = self.with_encoded_text(checked_inputs(arguments), state)
-        encoded.pop("input_ids", None)
+            encoded, _ = self.with_encoded_text(checked_inputs(arguments, self.text_form(arguments)), state)
+        if "input_ids" in encoded:  # penalties look at the whole text
+            encoded["input_ids"] = arguments["input_ids"]
         return super().generate(**encoded)

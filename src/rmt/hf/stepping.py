@@ -11,14 +11,22 @@ import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache
 
+from rmt.core.inputs import require_state
 from rmt.core.memory import LayerMemory
 from rmt.core.spans import Spans
 from rmt.core.state import State
 from rmt.errors import ConfigError, DataError
 from rmt.hf.cell import Cell
-from rmt.hf.inputs import argument_names, refuse_beside_cache, require_same_form, require_tokens
+from rmt.hf.head import HiddenStates
+from rmt.hf.inputs import (
+    named_arguments,
+    refuse_beside_cache,
+    refuse_in_segments,
+    require_same_form,
+    require_tokens,
+)
 from rmt.hf.masks import DENSE, layered, sliding_window_of
-from rmt.hf.segments import gather
+from rmt.hf.segments import gather, scatter
 
 
 class PendingRows(NamedTuple):
@@ -43,7 +51,6 @@ class SegmentCache(Cache):
     exists: Tensor  # (B, K) which keys are of its segment
     in_block: Tensor  # (K,) which of them are memory
     read_rows: Tensor  # (B, R, D) the last layer's outputs of its read block
-    output_class: Any  # of the backbone, once it has answered
 
     def __init__(
         self, model: Any, state: State | None = None, pending: PendingRows | None = None, seen: int = 0
@@ -55,16 +62,17 @@ class SegmentCache(Cache):
         self.inner: Any = DynamicCache()
         self.seen = seen
         self.begun = False
+        self.output_class: Any = HiddenStates  # or the backbone's, once it has answered
 
     def answer(self, *args: Any, **kwargs: Any) -> Any:
         """The backbone's answer to the next tokens (B, n), where padding may be anywhere."""
-        names = argument_names(self.cell.backbone.plain_forward)
-        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        arguments = named_arguments(self.cell.backbone.plain_forward, args, kwargs)
         refuse_beside_cache(arguments, self.cell.config)
+        refuse_in_segments(arguments, self.cell.config)
         tokens, mask = arguments.get("inputs_embeds"), arguments.get("attention_mask")
         tokens = self.cell.embedded(arguments["input_ids"]) if tokens is None else tokens
         exists = torch.ones(tokens.shape[:2], device=tokens.device) if mask is None else mask
-        if self.start is None and not self.seen:
+        if self.start is None and not self.begun and not self.seen:
             require_tokens(exists)
         hidden = self.encode(tokens, exists[:, -tokens.shape[1] :].bool())
         return self.output_class(last_hidden_state=hidden, past_key_values=self)
@@ -93,12 +101,17 @@ class SegmentCache(Cache):
 
     def begin(self, batch: int) -> None:
         """Start from the state that was given, or from the initial one, with rows that wait for it."""
+        if self.begun and batch != len(self.length):
+            raise ConfigError(
+                f"{batch} rows do not fit a cache of {len(self.length)}; give the same rows as before"
+            )
         if self.begun:
             return
-        self.begun, pending = True, self.pending
         initial = self.model.initial_state(batch)
         self.state = initial if self.start is None else self.start
+        require_state(self.state)
         require_same_form(self.state, initial)
+        self.begun, pending = True, self.pending
         self.length = torch.zeros_like(self.state.cached)
         self.opened = torch.zeros_like(self.state.cached, dtype=torch.bool)
         self.segments = torch.zeros_like(self.state.cached)
@@ -108,6 +121,12 @@ class SegmentCache(Cache):
         if pending is not None:
             self.segments = self.segments + pending.earlier
             self.encode_begun(pending.embedded, pending.exists)
+
+    def has_begun(self) -> bool:
+        """Whether there are rows; those that wait for the text to go on begin here."""
+        if self.start is not None:
+            self.begin(len(self.start.cached))
+        return self.begun
 
     def turn_over(self, wanting: Tensor) -> None:
         """Close the segments of rows that are full and want to go on, and open new ones."""
@@ -147,9 +166,7 @@ class SegmentCache(Cache):
 
     def close(self) -> State:
         """The state after everything that was encoded; the cache cannot be used any more."""
-        if self.pending is not None:
-            self.begin(len(self.pending.exists))
-        if self.seen:
+        if self.has_begun() and self.seen:
             self.write(self.length > 0)
         return self.state
 
@@ -198,6 +215,7 @@ class SegmentCache(Cache):
         among = torch.ones(size, size, dtype=torch.bool, device=positions.device)
         among = among if block and self.cell.layout.blocks else among.tril()
         visible = self.exists[:, None] & torch.cat([among.new_ones(size, before), among], dim=1)
+        visible.diagonal(before, 1, 2).fill_(True)  # padding sees itself: of nothing, softmax is no number
         distance = positions[:, before:, None] - positions[:, None]
         memory = torch.full_like(self.in_block, True) if block else self.in_block
         return layered(sliding_window_of(self.cell.config), visible, distance, memory, dtype)
@@ -217,10 +235,7 @@ class SegmentCache(Cache):
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Rows in another order, for beam search."""
-        if self.pending is not None:
-            self.begin(len(self.pending.exists))
-        if not self.begun:
-            self.start = self.start and self.start.map(lambda tensor: tensor[beam_idx])
+        if not self.has_begun():
             return
         self.inner.reorder_cache(beam_idx)
         self.exists, self.length = self.exists[beam_idx], self.length[beam_idx]
@@ -234,9 +249,8 @@ class SegmentCache(Cache):
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Each row so many times, one beside the other."""
-        state = self.state if self.begun else self.start
-        if state is not None:
-            rows = torch.arange(len(state.cached), device=state.cached.device)
+        if self.has_begun():
+            rows = torch.arange(len(self.length), device=self.length.device)
             self.reorder_cache(rows.repeat_interleave(repeats))
 
     def crop(self, tokens_to_remove: int) -> None:
@@ -279,11 +293,3 @@ def require_steppable(model: Any) -> None:
     reason = reason_not_steppable(model)
     if reason is not None:
         raise ConfigError(reason)
-
-
-def scatter(hidden: Tensor, source: Tensor, states: Tensor, wanted: Tensor) -> Tensor:
-    """`hidden` (B, n, D) with `states` at the places `source` (B, m) where `wanted`."""
-    beside = hidden.shape[1]
-    wide = torch.nn.functional.pad(hidden, (0, 0, 0, 1))
-    column = source.masked_fill(~wanted, beside)[..., None].expand_as(states)
-    return wide.scatter(1, column, states.to(hidden.dtype))[:, :beside]

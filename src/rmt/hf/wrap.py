@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,21 +14,21 @@ from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedModel, modeling_u
 
 from rmt.config import to_dict
 from rmt.core.bptt import Depth
-from rmt.core.memory import build_memory
 from rmt.errors import ConfigError
 from rmt.hf.decoder import DecoderMemory
 from rmt.hf.families import (
     FAMILIES,
     Family,
     depends_on_last_only,
+    family_named,
     family_of,
     head_of,
-    layers_path,
     longest_segment,
-    memory_width,
-    segment_backbone,
 )
+from rmt.hf.inputs import named_arguments
+from rmt.hf.memory_module import memory_module
 from rmt.hf.model import EncoderMemory, WithMemory, signature_of
+from rmt.hf.models import ClassWithMemory
 from rmt.hf.seq2seq import Seq2SeqMemory
 from rmt.hf.settings import (
     Alignment,
@@ -37,7 +36,6 @@ from rmt.hf.settings import (
     Scale,
     Settings,
     layout_of,
-    memory_config,
     require_fitting,
 )
 
@@ -91,7 +89,7 @@ def add_memory(
         family = family._replace(prefix=prefix, suffix=suffix)
     settings = Settings(
         memory=memory,
-        kind=default_kind(model, family, memory) if kind is None else kind,
+        kind=default_kind(family, memory) if kind is None else kind,
         segment_length=1 if segment_length is None else segment_length,
         max_segments=max_segments,
         overlong=overlong,
@@ -112,24 +110,16 @@ def add_memory(
     return wrapped(model, settings)
 
 
-def default_kind(model: Any, family: Family, memory: int) -> str:
-    """The kind of memory where none was named: tokens where there are none, or layers have another width."""
-    embedded = segment_backbone(model, family).get_input_embeddings().weight.shape[1]
-    fits = model.config.hidden_size == memory_width(model.config, embedded)
-    return KINDS[family.kind] if memory and fits else "tokens"
+def default_kind(family: Family, memory: int) -> str:
+    """The kind of memory where none was named: that of the family, and tokens where there are none."""
+    return KINDS[family.kind] if memory else "tokens"
 
 
 def required_positions(model: Any, family: Family, settings: Settings) -> int:
     """The positions of a segment that memory takes; settings that this model cannot have are refused."""
-    layout, backbone = layout_of(family, settings.layout), segment_backbone(model, family)
-    embedded, layers = (
-        backbone.get_input_embeddings().weight.shape[1],
-        backbone.get_submodule(layers_path(backbone, family)),
-    )
-    width = memory_width(model.config, embedded)
     with torch.device("meta"):  # sizes without weights
-        memory = build_memory(memory_config(settings, layout), width, len(layers))
-    layout = layout.beside(memory.read_size)
+        memory = memory_module(model, family, settings)
+    layout = layout_of(family, settings.layout).beside(memory.read_size)
     if layout.after > settings.prefix:
         raise ConfigError(
             f"layout={settings.layout!r} puts memory behind the first special token, and special_tokens="
@@ -140,12 +130,7 @@ def required_positions(model: Any, family: Family, settings: Settings) -> int:
             f"layout={settings.layout!r} needs a special token at the end to separate memory from text; "
             "use layout='prefix'"
         )
-    if memory.in_layers and model.config.hidden_size != width:
-        raise ConfigError(
-            f"kind={settings.kind!r} lives in the layers, which are {model.config.hidden_size} wide where "
-            f"outputs are {width}; use kind='tokens'"
-        )
-    if memory.in_layers and len(layers) != model.config.num_hidden_layers:
+    if memory.in_layers and memory.layers != model.config.num_hidden_layers:
         raise ConfigError(
             f"kind={settings.kind!r} lives in the layers, which {type(model).__name__} shares; use "
             "kind='tokens'"
@@ -206,7 +191,7 @@ def config_class(base: Any) -> Any:
         "__module__": "rmt.hf.models",
         "__doc__": f"{base.__name__} with the settings of memory in `rmt`.",
     }
-    remembering: Any = type(f"RMT{base.__name__}", (base,), fields)
+    remembering: Any = ClassWithMemory(f"RMT{base.__name__}", (base,), fields)
     return remembering
 
 
@@ -214,15 +199,13 @@ def config_class(base: Any) -> Any:
 def model_class(base: Any) -> Any:
     """RMT<Class>: the class itself with memory."""
     forward = base.forward
-    signature = inspect.signature(forward)
-    names = list(signature.parameters)[1:]
 
     def forward_with_memory(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.forward_with_memory(forward, {**dict(zip(names, args, strict=False)), **kwargs})
+        return self.forward_with_memory(forward, named_arguments(forward, args, kwargs))
 
     method: Any = forward_with_memory
     method.__name__, method.__doc__, method.__signature__ = "forward", forward.__doc__, signature_of(forward)
-    family = FAMILIES[base.config_class.model_type]
+    family = family_named(base.config_class.model_type)
     fields = {
         "forward": method,
         "config_class": config_class(base.config_class),
@@ -231,7 +214,7 @@ def model_class(base: Any) -> Any:
         "__module__": "rmt.hf.models",
         "__doc__": f"{base.__name__} with recurrent memory.",
     }
-    return type(f"RMT{base.__name__}", (MIXINS[family.kind], base), fields)
+    return ClassWithMemory(f"RMT{base.__name__}", (MIXINS[family.kind], base), fields)
 
 
 def register(kind: str, family: Family) -> None:
@@ -263,9 +246,8 @@ def register_config(kind: str) -> None:
     AutoConfig.register(config.model_type, config, exist_ok=True)
 
 
-@functools.cache
 def register_models(kind: str) -> None:
-    """Teach the other Auto classes the heads of one family."""
+    """Teach the other Auto classes those heads of one family that they know without memory by now."""
     base: Any = CONFIG_MAPPING[kind]
     config = config_class(base)
     for name in AUTO:
