@@ -4,12 +4,14 @@
     python benchmarks/recipe.py copy-24 retrieval --jobs 8   those whose names begin so
     python benchmarks/recipe.py --jobs 8 --data enwik8       language models, too, of this text
     python benchmarks/recipe.py small                        the small size, on a CPU
+    python benchmarks/recipe.py --records results/recipe-2.jsonl    table and figure of runs that were made
 
 Nothing is set but model, memory, segments, steps and target; rows that are about rates name their rates. A
 run is asked for more than its row, half of what is missing to 1, since a validation set is small and what
 counts is the test. Several commands run at a time (`--jobs`; on one GPU, start nvidia-cuda-mps-control
 first). Run folders stay in `--out`, and the same call goes on with them. It writes recipe.jsonl (a line per
-run), recipe.md (a line per row) and recipe.png (steps to the target over the number of segments).
+run), recipe.md (a line per row) and recipe.png (steps to the target over the number of segments). Of records,
+the newest of each row and seed counts.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from typing import Any, NamedTuple
 TOGETHER = 8  # seeds of one command
 APART = 4  # the same where a curriculum trains them one after the other
 MANY = 9  # segments of long copies; with more, answers are generated less often, for that takes longest
-BATCH, POSITION = 64, 72_000  # sequences of a long copy's update; bytes that each of their positions takes
+BATCH, POSITION = 64, 43_500  # sequences of a long copy's update; bytes that each of their positions takes
+EVALUATION = 7  # gigabytes that a seed's evaluation keeps; both fitted to 51 and 43 GB of copy-360 and -240
 LANGUAGE = "enwik8"  # how names of rows begin that need --data
 
 
@@ -102,8 +105,8 @@ def long_copy(length: int, segments: int, memory: int, seeds: int, steps: int) -
     if segments > MANY:
         options += " --train.evaluate_every 250 --train.test_samples 1000"
     minutes = seeds * steps * segments / 10_000
-    positions = seeds * BATCH * (3 * length + 2 * memory * segments)
-    room = {"minutes": minutes, "gigabytes": 2 + positions * POSITION / 1e9}
+    positions = BATCH * (3 * length + 2 * memory * segments)
+    room = {"minutes": minutes, "gigabytes": seeds * (EVALUATION + positions * POSITION / 1e9)}
     return Row(f"copy-{length} in {segments}", f"copy {options}", seeds, steps, **room)
 
 
@@ -119,9 +122,9 @@ ROWS = (
     long_copy(120, 9, 40, 4, 1500),
     long_copy(240, 6, 60, 4, 1500),
     long_copy(360, 9, 60, 4, 1500),
-    long_copy(720, 18, 120, 1, 1500),
-    long_copy(1000, 25, 120, 1, 1500),
-    long_copy(120, 45, 40, 1, 3000),
+    long_copy(720, 18, 120, 1, 5000),
+    long_copy(1000, 25, 120, 1, 5000),
+    long_copy(120, 45, 40, 3, 3000),
     Row("retrieval in 2", "retrieval --segments 2 --memory 5 --size paper", 8, 5000, minutes=3),
     Row("retrieval in 3", "retrieval --segments 3 --memory 3 --size paper", 32, 5000, minutes=3),
     Row("retrieval in 5", "retrieval --segments 5 --memory 2 --size paper", 8, 5000, minutes=3),
@@ -131,8 +134,8 @@ ROWS = (
     *sequences("reverse", 24, {2: 3000, 4: 3000}, 3, XL),
     Row("copy-24 in 9, rates ÷2", f"{COPY_9} {HALF}", 2, 1500),
     Row("copy-24 in 9, rates ×2", f"{COPY_9} {TWICE}", 2, 1500),
-    Row("copy-360 in 9, rates ÷2", f"{COPY_360} {HALF}", 2, 2250, minutes=3, gigabytes=22),
-    Row("copy-360 in 9, rates ×2", f"{COPY_360} {TWICE}", 2, 2250, minutes=3, gigabytes=22),
+    Row("copy-360 in 9, rates ÷2", f"{COPY_360} {HALF}", 2, 2250, minutes=3, gigabytes=26),
+    Row("copy-360 in 9, rates ×2", f"{COPY_360} {TWICE}", 2, 2250, minutes=3, gigabytes=26),
     Row("enwik8", LANGUAGE_MODEL, 1, 3000, None, 10, 16),
     Row("enwik8, rates ÷2", f"{LANGUAGE_MODEL} {HALF}", 1, 3000, None, 10, 16),
     Row("enwik8, rates ×2", f"{LANGUAGE_MODEL} {TWICE}", 1, 3000, None, 10, 16),
@@ -183,14 +186,21 @@ def run(command: Sequence[str], gigabytes: float, room: Room) -> int:
         return subprocess.run([sys.executable, "-m", "rmt", *command], check=False).returncode
 
 
-def table(rows: Sequence[Row], out: Path) -> list[str]:
+def newest(file: Path) -> list[dict[str, Any]]:
+    """Of the records in a file, a line each, the last of every row and seed."""
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    last = {(record.get("row"), record["seed"]): record for record in records}
+    return sorted(last.values(), key=lambda record: record["seed"])
+
+
+def table(rows: Sequence[Row], records: Sequence[dict[str, Any]]) -> list[str]:
     """A line per row: what was asked for, and what came."""
     lines = [
         "| | asked for | seeds | as good in the test | as good in validation at step | last step | test |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        results = row.results(out)
+        results = [record for record in records if record.get("row") == row.name]
         if not results:
             lines.append(f"| {row.name} | {row.asked} | 0 | – | – | – | – |")
             continue
@@ -212,7 +222,7 @@ def spread(values: Sequence[float], form: str) -> str:
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
-def draw(rows: Sequence[Row], out: Path) -> None:
+def draw(rows: Sequence[Row], records: Sequence[dict[str, Any]], file: Path) -> None:
     """Steps to the target over the number of segments: a dot for every seed, a line through the medians."""
     import matplotlib
 
@@ -221,16 +231,19 @@ def draw(rows: Sequence[Row], out: Path) -> None:
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
     figure, axes = pyplot.subplots(figsize=(7.6, 4), layout="constrained")  # inches
+    drawn = {
+        row.name for row in rows if not row.name.startswith(("small", LANGUAGE)) and "rates" not in row.name
+    }
     tasks: dict[str, dict[int, list[int]]] = {}  # steps of seeds by segments
-    for row in rows:
-        steps = [result["reached"] for result in row.results(out) if result["reached"]]
-        if steps and not row.name.startswith(("small", LANGUAGE)) and "rates" not in row.name:
-            name, _, segments = row.name.partition(" in ")
-            tasks.setdefault(name, {}).setdefault(int(segments.split(",")[0]), []).extend(steps)
+    for record in records:
+        if record.get("row") in drawn and record["reached"]:
+            name, _, segments = record["row"].partition(" in ")
+            tasks.setdefault(name, {}).setdefault(int(segments.split(",")[0]), []).append(record["reached"])
     for number, (name, seeds) in enumerate(sorted(tasks.items())):
         counts = sorted(seeds)
         style = {"color": f"C{number}", "linestyle": "--" if name.startswith("Transformer-XL") else "-"}
-        axes.plot(counts, [median(seeds[count]) for count in counts], label=name, linewidth=1, **style)
+        medians = [median(seeds[count]) for count in counts]
+        axes.plot(counts, medians, label=name, linewidth=1, marker="_", markersize=9, **style)
         points = [(count, steps) for count in counts for steps in seeds[count]]
         axes.scatter(*zip(*points, strict=True), s=14, alpha=0.6, color=style["color"], linewidths=0)
     axes.set(xlabel="segments", ylabel="updates until the target", xscale="log", yscale="log")
@@ -242,7 +255,7 @@ def draw(rows: Sequence[Row], out: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     if tasks:
         figure.legend(frameon=False, fontsize=8, loc="outside right upper")
-    figure.savefig(out / "recipe.png", dpi=150)
+    figure.savefig(file, dpi=150)
     pyplot.close(figure)
 
 
@@ -253,9 +266,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", default="", help="a text for the language models; none = without them")
     parser.add_argument("--jobs", type=int, default=1, help="commands at a time")
     parser.add_argument("--memory", type=float, default=120, help="gigabytes of the GPU that they may take")
+    parser.add_argument("--records", type=Path, help="train nothing: these runs, a line of JSON each")
     options = parser.parse_args(arguments)
     rows = chosen(options.names, options.data)
     options.out.mkdir(parents=True, exist_ok=True)
+    codes = [] if options.records else train(rows, options)
+    records = newest(options.records) if options.records else results(rows, options.out)
+    (options.out / "recipe.md").write_text("\n".join(table(rows, records)) + "\n")
+    draw(rows, records, options.out / "recipe.png")
+    print("\n".join(table(rows, records)))
+    if any(codes):
+        raise SystemExit(f"{sum(map(bool, codes))} of {len(codes)} commands did not end well")
+
+
+def train(rows: Sequence[Row], options: argparse.Namespace) -> list[int]:
+    """Run every row's commands, the longest first; returns how they ended."""
     longest_first = sorted(rows, key=lambda row: -row.minutes)
     commands = [
         (command, row.gigabytes)
@@ -264,14 +289,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     room = Room(options.memory)
     with ThreadPoolExecutor(options.jobs) as pool:
-        codes = list(pool.map(lambda planned: run(*planned, room), commands))
-    results = [json.dumps(result) for row in rows for result in row.results(options.out)]
-    (options.out / "recipe.jsonl").write_text("".join(f"{line}\n" for line in results))
-    (options.out / "recipe.md").write_text("\n".join(table(rows, options.out)) + "\n")
-    draw(rows, options.out)
-    print("\n".join(table(rows, options.out)))
-    if any(codes):
-        raise SystemExit(f"{sum(map(bool, codes))} of {len(commands)} commands did not end well")
+        return list(pool.map(lambda planned: run(*planned, room), commands))
+
+
+def results(rows: Sequence[Row], out: Path) -> list[dict[str, Any]]:
+    """What came of all rows, written to recipe.jsonl as well."""
+    records = [result for row in rows for result in row.results(out)]
+    (out / "recipe.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return records
 
 
 if __name__ == "__main__":

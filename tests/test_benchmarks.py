@@ -227,6 +227,29 @@ def test_rows_of_the_recipe_tell_what_their_runs_reached(tmp_path, monkeypatch, 
         recipe.main(["cpoy"])
 
 
+def test_records_of_runs_are_drawn_without_training_the_newest_of_each_seed(tmp_path, monkeypatch, capsys):
+    row = recipe.Row("copy-2 in 3", "copy", 2, 400)
+    monkeypatch.setattr(recipe, "ROWS", (row,))
+    first, again = (
+        {
+            "row": row.name,
+            "seed": seed,
+            "value": value,
+            "steps": steps,
+            "reached": steps,
+            "metric": "accuracy",
+        }
+        for seed, value, steps in ((0, 0.5, 100), (0, 0.995, 200))
+    )
+    (tmp_path / "records").write_text(
+        "".join(f"{json.dumps(record)}\n" for record in (first, again, again | {"seed": 1}))
+    )
+    recipe.main(["--records", str(tmp_path / "records"), "--out", str(tmp_path / "out")])
+    line = "| copy-2 in 3 | 0.99 in 400 steps, 2 seeds | 2 | 2 | 200 | 200 | 0.9950 |"
+    assert line in capsys.readouterr().out
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {"recipe.md", "recipe.png"}
+
+
 def test_rows_of_the_recipe_are_chosen_by_whole_words():
     names = {row.name for row in recipe.chosen(["copy-24", "Transformer-XL, reverse-24"], "")}
     assert {"copy-24 in 3", "copy-24 in 9, rates ÷2", "Transformer-XL, reverse-24 in 2"} <= names

@@ -36,6 +36,7 @@ class Ensemble:
         self.errors: list[RMTError] = []
         for loop in loops:
             loop.saves_evaluated = True  # which is the best is another for each
+            loop.stand_in = loops[0].stand_in
             loop.checkpoints.keep = max(MIN_KEPT, loop.checkpoints.keep)
 
     def run(self) -> list[dict[str, Any]]:

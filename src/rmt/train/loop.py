@@ -21,7 +21,7 @@ from rmt.train.config import RunConfig, build_task
 from rmt.train.device import decided
 from rmt.train.divergence import Diverged, go_back, in_words, require_finite, require_finite_weights
 from rmt.train.log import Clock, MetricsLog, process_seconds
-from rmt.train.measure import Measurement, measure
+from rmt.train.measure import Measurement, StandIn, measure
 from rmt.train.parallel import gathered
 from rmt.train.processes import is_first
 from rmt.train.result import run_record
@@ -57,6 +57,7 @@ class Loop:
         self.task.require_splits(config.train.batch, config.train.evaluate_batch)
         self.trainer = Trainer(self.config, self.task)
         self.checkpoints = Checkpoints(folder, config.train.keep)
+        self.stand_in = StandIn()
         self.log = MetricsLog(folder)
         self.checkup = Checkup(self.trainer, self.log, observer)
         self.pending: list[Update] = []  # since the last line of the log
@@ -240,7 +241,7 @@ class Loop:
         trainer, target = self.trainer, self.config.train.target
         with self.clock.paused(), gathered(trainer.model):
             samples = self.task.samples("valid", self.config.train.evaluate_samples)
-            asked = Measurement("valid", samples, thorough=False)
+            asked = Measurement("valid", samples, thorough=False, stand_in=self.stand_in)
             metrics = measure(trainer.model, self.task, self.config, asked)
         metrics = trainer.processes.broadcast(metrics)  # all go on from the same numbers
         trainer.rate.evaluated(metrics["loss"])
@@ -277,7 +278,7 @@ class Loop:
         """What result.json says."""
         model = load(self.folder).to(self.trainer.processes.device)
         samples = self.config.train.test_samples
-        asked = Measurement("test", samples, progress=self.observer.testing)
+        asked = Measurement("test", samples, progress=self.observer.testing, stand_in=self.stand_in)
         metrics = measure(model, self.task, self.config, asked)
         result = {
             **run_record(self.trainer, model, metrics),

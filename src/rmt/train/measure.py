@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import NamedTuple
+
+import torch
 
 from rmt.core.model import SegmentModel
 from rmt.evaluate.evaluate import evaluate
@@ -21,6 +24,26 @@ class Measurement(NamedTuple):
     batch: int | None = None  # sequences or lanes of text at a time; none = what fits, or as in training
     thorough: bool = True  # else the usual metrics only
     progress: Callable[[int, int], None] = lambda done, total: None
+    stand_in: StandIn | None = None  # generates answers for the model
+
+
+class StandIn:
+    """One model that takes the weights of others in turn: what a GPU records of it serves them all."""
+
+    def __init__(self) -> None:
+        self.model: SegmentModel | None = None
+
+    def with_weights(self, model: SegmentModel) -> SegmentModel:
+        """The one model with the weights of another configured alike; a sharded one is left as it is."""
+        if type(model) is not SegmentModel:
+            return model
+        if self.model is None:
+            self.model = deepcopy(model)
+            return self.model
+        with torch.no_grad():
+            for weight, source in zip(self.model.parameters(), model.parameters(), strict=True):
+                weight.copy_(source)
+        return self.model
 
 
 def measure(model: SegmentModel, task: Task, config: RunConfig, asked: Measurement) -> dict[str, float]:
@@ -30,14 +53,17 @@ def measure(model: SegmentModel, task: Task, config: RunConfig, asked: Measureme
 
 def answers(model: SegmentModel, task: Task, config: RunConfig, asked: Measurement) -> dict[str, float]:
     """Accuracies of generated answers."""
+    if asked.stand_in is not None:
+        model = asked.stand_in.with_weights(model)
+    length = task.tokens_per_segment(config.task.segments)
     on_gpu = next(model.parameters()).device.type == "cuda"
     return evaluate(
         model,
         task,
-        task.tokens_per_segment(config.task.segments),
+        length,
         split=asked.split,
         samples=asked.samples,
-        batch=asked.batch or rows_at_once(task, on_gpu),
+        batch=asked.batch or rows_at_once(task, model, length, on_gpu),
         thorough=asked.thorough,
         progress=asked.progress,
         precision=config.precision,
@@ -59,7 +85,10 @@ def predictions(model: SegmentModel, task: Text, config: RunConfig, asked: Measu
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {"sequences": answers, "lanes": predictions}
 
 
-def rows_at_once(task: Task, on_gpu: bool) -> int:
-    """Sequences whose logits fit: at most 2 GiB of them on a GPU, half a GiB elsewhere."""
-    most, logits = (2500, 1 << 29) if on_gpu else (500, 1 << 27)
-    return min(most, max(1, logits // (task.total_length * task.vocabulary)))
+def rows_at_once(task: Task, model: SegmentModel, length: int, on_gpu: bool) -> int:
+    """Sequences whose logits and whose attention scores of a layer fit, in segments of `length` tokens."""
+    most, logits, scores = (2500, 1 << 29, 1 << 27) if on_gpu else (500, 1 << 27, 1 << 25)  # floats in all
+    spans = model.spans(length)
+    of_logits = logits // (task.total_length * task.vocabulary)
+    of_scores = scores // (model.config.heads * spans.queries * spans.keys)
+    return min(most, max(1, min(of_logits, of_scores)))
