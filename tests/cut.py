@@ -16,6 +16,7 @@ from rmt.documents.config import FinetuneConfig
 from rmt.documents.language_config import LanguageConfig
 from rmt.documents.naming import tuning_folder
 from rmt.errors import RMTError
+from rmt.experiments import demo
 from rmt.experiments.naming import default_folder
 from rmt.experiments.recipe import resolve
 from rmt.tasks.registry import TASKS, task_class
@@ -97,6 +98,7 @@ def run(words: Sequence[str]) -> int:
             cls = task_class(name)
             if getattr(cls, "sizes", None):
                 patch.setattr(cls, "sizes", SPLITS)
+        patch.setitem(demo.EVALUATION, "evaluate_samples", SPLITS["valid"])  # not more than there are
         try:
             return main(cut(words))
         except SystemExit as leaving:

@@ -14,7 +14,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from functools import cache
+from functools import cache, reduce
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from rmt.errors import ConfigError, shown, unknown
@@ -118,9 +118,12 @@ def changed(config: Any) -> dict[str, Any]:
 
 def value_of(config: Any, name: str) -> Any:
     """The value of a dotted name."""
-    for part in name.split("."):
-        config = getattr(config, part)
-    return config
+    return reduce(getattr, name.split("."), config)
+
+
+def value_in(settings: Mapping[str, Any], name: str) -> Any:
+    """The value of a dotted name in nested dictionaries."""
+    return reduce(lambda group, part: group[part], name.split("."), settings)
 
 
 def plain(value: Any) -> Any:
@@ -238,9 +241,8 @@ def parse_items(text: str, kind: Any, name: str) -> tuple[Any, ...]:
 
 def misfit(value: Any, kind: Any, name: str) -> ConfigError:
     """The error for a value that is not of its field's type, naming the nearest choice if one is near."""
-    known = [
-        str(word) for choice in choices(kind) if get_origin(choice) is Literal for word in get_args(choice)
-    ]
+    literals = [choice for choice in choices(kind) if get_origin(choice) is Literal]
+    known = [str(word) for choice in literals for word in get_args(choice)]
     near = difflib.get_close_matches(value, known, n=1) if isinstance(value, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return ConfigError(f"{name}={shown(value)} is not {describe(kind)}{hint}")
@@ -292,8 +294,7 @@ def check_fields(config: Any, group: str = "") -> None:
 def needless(config: Any, name: str, applies: bool, remedy: str) -> None:
     """Raise for a setting that was changed but would have no effect."""
     default = next(field.default for field in dataclasses.fields(config) if field.name == name)
-    if not applies and getattr(config, name) != default:
+    value = getattr(config, name)
+    if not applies and value != default:
         group = type(config).__name__.removesuffix("Config").lower()
-        raise ConfigError(
-            f"{group}.{name}={getattr(config, name)} has no effect without {remedy}; leave it out"
-        )
+        raise ConfigError(f"{group}.{name}={value} has no effect without {remedy}; leave it out")

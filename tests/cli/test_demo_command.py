@@ -19,6 +19,7 @@ from tests.train.runs import Watcher
 def short(monkeypatch):
     """Few test sequences and no other processes: what is measured is not what is tested here."""
     monkeypatch.setattr(Recall, "sizes", {"train": 100, "valid": 8, "test": 8})
+    monkeypatch.setitem(demo.EVALUATION, "evaluate_samples", 8)
 
     def here(cells, folder, launcher, limits, report_ended):
         for cell in cells:

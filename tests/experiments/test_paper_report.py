@@ -89,7 +89,7 @@ def test_every_row_of_table_4_is_beside_the_papers(records):
 
 def test_small_models_are_not_beside_the_papers_numbers(tmp_path):
     prepare_made_text(tmp_path / "made")
-    cells = plan(Order(name="all", scale="tiny", made_text=str(tmp_path / "made"))).cells
+    cells = plan(Order(name="all", scale="tiny")).cells
     tiny = [made_record(cell, [0.5], str(tmp_path / "made")) for cell in cells]
     assert not [row for rows in rows_of(tiny).values() for row in rows if row.published]
 

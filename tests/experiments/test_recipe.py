@@ -159,6 +159,41 @@ def test_a_validation_set_has_as_many_losses_as_a_score_needs_if_there_are_as_ma
     assert resolve({"task": task, "train": {"evaluate_samples": 7}}).train.evaluate_samples == 7
 
 
+@pytest.mark.parametrize(
+    ("task", "recipe", "samples", "available"),
+    [("recall", "modern", 1001, 1000), ("recall", "paper", 1601, 1000), ("copy", "modern", 5001, 5000)],
+)
+def test_a_larger_validation_set_than_there_is_is_refused_where_it_was_named(
+    task, recipe, samples, available
+):
+    named = {"task": {"name": task}, "recipe": recipe, "train": {"evaluate_samples": samples}}
+    message = (
+        f"train.evaluate_samples={samples} is more than the valid split of task '{task}' has: {available}; "
+        "ask for fewer, or leave it out"
+    )
+    with pytest.raises(ConfigError) as caught:
+        resolve(named)
+    assert str(caught.value) == message
+    named["train"] = {"evaluate_samples": available}
+    assert resolve(named).train.evaluate_samples == available
+
+
+@pytest.mark.parametrize(
+    ("task", "recipe", "samples"),
+    [
+        ("recall", "paper", 1600),
+        ("tests.train.runs:Echo", "modern", 1000),
+        ("tests.train.runs:Echo", "paper", 1600),
+    ],
+)
+def test_a_recipes_validation_set_is_all_there_is_where_a_task_has_fewer_also_when_read_back(
+    task, recipe, samples
+):
+    config = resolve({"task": {"name": task}, "recipe": recipe})
+    assert config.train.evaluate_samples == samples
+    assert resolve(to_dict(config)) == config
+
+
 def test_in_few_segments_versions_of_a_recipe_differ_in_where_models_start_and_in_the_batch():
     task = {"name": "copy", "length": 120, "segments": 9}
     named = {"task": task, "size": "paper"}

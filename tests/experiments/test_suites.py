@@ -22,7 +22,7 @@ def text(tmp_path_factory):
 
 
 def cells(scale: str, name: str = "all", **fields) -> list[PlannedCell]:
-    return plan(Order(name=name, scale=scale, made_text="made", **fields)).cells
+    return plan(Order(name=name, scale=scale, **fields)).cells
 
 
 def shared(cell: PlannedCell) -> str:
@@ -122,7 +122,7 @@ def test_table_3_takes_backbones_and_documents():
 
 
 def test_what_is_left_out_is_said():
-    ordered = plan(Order(name="all", scale="tiny", made_text="made"))
+    ordered = plan(Order(name="all", scale="tiny"))
     assert set(ordered.left_out) == {"table-1", "table-3"}
 
 

@@ -9,6 +9,7 @@ from rmt.experiments.recipe import resolve
 from rmt.tasks.copy import Copy
 from rmt.tasks.recall import Recall
 from rmt.tasks.retrieval import Retrieval
+from rmt.train.curriculum import Curriculum
 from rmt.train.diagnosis import Diagnosis, EvaluatedStep, marginal_entropy, remedy
 from rmt.train.loop import Loop
 from rmt.train.probe import MemoryProbe
@@ -80,6 +81,56 @@ def test_a_loss_that_stays_above_half_the_entropy_is_named_too():
     losses = {100: ENTROPY, **dict.fromkeys(range(200, 1200, 100), 0.6 * ENTROPY)}
     assert evaluated(losses) == [(800, "stalled")]
     assert evaluated(losses, has_answers=False) == []  # the loss of a text ends somewhere
+
+
+def test_a_run_has_its_patience_from_where_the_last_stage_of_its_curriculum_began():
+    diagnosis, called = Diagnosis(CONFIG, ENTROPY), []
+    for step in range(100, 3000, 100):
+        began = 1500 if step >= 1500 else None
+        if diagnosis.evaluated(EvaluatedStep(step, 0.6 * ENTROPY, None), began):
+            called.append(step)
+    assert called == [2100]
+
+
+def test_nothing_is_said_within_a_warm_up_behind_which_the_last_stage_counts():
+    diagnosis = Diagnosis(CONFIG, ENTROPY)
+    assert [diagnosis.evaluated(EvaluatedStep(step, ENTROPY, None), 100) for step in (20, 40, 60)] == [
+        None
+    ] * 3
+
+
+def test_what_a_loss_was_before_the_last_stage_is_no_measure_of_progress():
+    """A short input may be learned so well that the whole one is worse for long, and still learned."""
+    diagnosis = Diagnosis(CONFIG, ENTROPY)
+    for step in range(100, 1500, 100):
+        assert diagnosis.evaluated(EvaluatedStep(step, 0.55 * ENTROPY, None), None) is None
+    for number, step in enumerate(range(1500, 3000, 100)):
+        loss = (0.95 - 0.02 * number) * ENTROPY
+        assert diagnosis.evaluated(EvaluatedStep(step, loss, None), 1500) is None
+
+
+@pytest.mark.parametrize("stop", [None, 7, 9], ids=["at-once", "resumed-in-it", "resumed-later"])
+def test_a_run_is_judged_by_its_last_stage_also_when_it_was_resumed(tmp_path, monkeypatch, stop):
+    """Nothing is learned; the whole task comes at update 5, and patience is for 4 updates."""
+    monkeypatch.setattr("rmt.train.diagnosis.PATIENT_UPDATES", 4)
+    earned = iter([False, False, False, False, True])
+    monkeypatch.setattr(Curriculum, "trained", lambda self, accuracy: promote(self, next(earned, False)))
+    config = tiny(
+        model={"memory": {"size": 0}},
+        optimizer={"name": "adam", "lr": 1e-9},
+        train={"steps": 12, "log_every": 1, "save_every": 1, "evaluate_every": 1},
+        curriculum={"over": "length", "promote_at": 1.0, "growth": 9.0},
+    )
+    if stop:
+        run(config, tmp_path, stop=stop)
+    run(config, tmp_path)
+    assert [line["step"] for line in metrics(tmp_path) if "not_learning" in line] == [9]
+
+
+def promote(curriculum: Curriculum, earned: bool) -> bool:
+    """On to the whole task, if that is earned."""
+    curriculum.number += earned
+    return earned
 
 
 def test_a_slow_fall_and_a_solved_task_are_no_plateaus():

@@ -20,7 +20,7 @@ STEPS = 40
 TRAIN = (
     "train {task} --length 3 --segments 3 --memory 2 --batch 4 --steps {steps} --device cpu "
     "--model.layers 1 --model.heads 1 --model.head_width 4 --model.width 8 --model.inner_width 8 "
-    "--train.log_every 1 --train.save_every 7 --train.evaluate_every 20 --train.evaluate_samples 50 "
+    "--train.log_every 1 --train.save_every 7 --train.evaluate_every 20 --train.evaluate_samples 8 "
     "--schedule {schedule} --depth {depth} --train.test_samples 12"
 )
 SETTINGS = {

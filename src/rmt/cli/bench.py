@@ -15,7 +15,7 @@ from rmt.cli.bench_kinds import Conditions, notes_about, refuse_settings, rows_o
 from rmt.cli.bench_pages import measure_growth, measure_rows
 from rmt.cli.bench_tune import tune
 from rmt.cli.front import Command, Invocation, TrustOptions
-from rmt.cli.training import VARYING, require_trusted_classes
+from rmt.cli.training import VARYING, refuse_settings_of_another, require_trusted_classes
 from rmt.config import at_least, option
 from rmt.errors import ConfigError, unknown
 from rmt.location import trusting
@@ -109,6 +109,7 @@ def main(argv: Sequence[str]) -> int:
     with trusting(options.trust):
         require_trusted_classes(invocation)
     refuse_settings(options.names, invocation.settings, without_effect_on_kinds(options))
+    refuse_settings_of_another(invocation)
     from rmt.train.device import device_of
 
     device = device_of(invocation.settings.get("device", "auto"))

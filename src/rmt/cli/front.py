@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from rmt.cli import flags
 from rmt.cli.help import page
-from rmt.config import Leaf, build, check_fields, leaves, option, to_dict, typed
+from rmt.config import Leaf, build, check_fields, leaves, option, to_dict, typed, value_in
 from rmt.errors import ConfigError, unknown
 from rmt.yamlfile import load_yaml, parse_yaml, write_yaml
 
@@ -61,6 +61,7 @@ class Invocation(Generic[T]):
     config: str | None  # the file that was named
     print_config: bool
     from_file: frozenset[str] = frozenset()  # dotted names of the settings that it alone has given
+    replaced: Mapping[str, Any] = field(default_factory=dict)  # by name: its settings that the line changed
 
     def printed(self, config: Any = None) -> bool:
         """Whether the configuration was only to be printed, which is then done.
@@ -113,7 +114,8 @@ class Command(Generic[T]):
         line = flags.settings(self.grammar(), argv)
         front = {leaf.name: line.pop(leaf.name, leaf.default) for leaf in FRONT}
         values = self.file(front["config"]) if front["config"] is not None else {}
-        from_file = frozenset(leaf.name for leaf in self.leaves() if has_value(values, leaf.name)) - set(line)
+        in_file = {leaf.name for leaf in self.leaves() if has_value(values, leaf.name)}
+        replaced = {name: value_in(values, name) for name in in_file & line.keys()}
         for name, value in line.items():
             put(values, name, value)
         self.require(values)
@@ -122,7 +124,8 @@ class Command(Generic[T]):
         settings = {key: value for key, value in values.items() if key not in names}
         if front["config"] == "-" and not front["print_config"]:
             refuse_second_input(options)
-        return Invocation(options, settings, front["config"], front["print_config"], from_file)
+        from_file = frozenset(in_file - line.keys())
+        return Invocation(options, settings, front["config"], front["print_config"], from_file, replaced)
 
     def asks_for_help(self, argv: Sequence[str]) -> bool:
         words = argv[: list(argv).index("--")] if "--" in argv else argv

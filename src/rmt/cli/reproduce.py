@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -67,49 +66,43 @@ def main(argv: Sequence[str]) -> int:
     from rmt.experiments.suites import Order, plan
 
     folder = Path(options.out or f"runs/reproduce-{options.scale}")
-    with made_text(options, folder) as corpus:
-        ordered = plan(
-            Order(
-                name=options.name,
-                scale=options.scale,
-                data=options.data,
-                made_text=corpus,
-                backbones=options.backbones,
-                seeds=options.seeds,
-                steps=options.steps,
-            )
+    ordered = plan(
+        Order(
+            name=options.name,
+            scale=options.scale,
+            data=options.data,
+            backbones=options.backbones,
+            seeds=options.seeds,
+            steps=options.steps,
         )
-        cells = [cell.over({"device": options.device}) for cell in ordered.cells]
-        for name, reason in ordered.left_out.items():
-            print(f"{name} is left out: {reason}")
-        records = recorded(cells, options.records) if options.records else {}
-        if options.dry_run:
-            print_plan(unfinished(cells, folder, records), options)
-            return 0
-        if records:
-            take_up(cells, folder, records)
-            print(f"{options.records}: {len(records)} of {len(cells)} cells are finished", flush=True)
-        return run(cells, folder, options)
+    )
+    cells = [cell.over({"device": options.device}) for cell in ordered.cells]
+    for name, reason in ordered.left_out.items():
+        print(f"{name} is left out: {reason}")
+    records = recorded(cells, options.records) if options.records else {}
+    if options.dry_run:
+        with tempfile.TemporaryDirectory() as temporary:
+            write_text(cells, Path(temporary))  # estimates look into it
+            left = unfinished(cells, folder, records)
+            print_plan([cell.located(Path(temporary)) for cell in left], options)
+        return 0
+    write_text(cells, folder)
+    if records:
+        take_up(cells, folder, records)
+        print(f"{options.records}: {len(records)} of {len(cells)} cells are finished", flush=True)
+    return run(cells, folder, options)
 
 
-@contextmanager
-def made_text(options: ReproduceOptions, folder: Path) -> Iterator[str]:
-    """Where the made text of scale tiny is; for a plan only, somewhere that is deleted again."""
-    from rmt.experiments.made_text import prepare_made_text
-    from rmt.experiments.suites import ALL, OF_TEXT
+def write_text(cells: list[PlannedCell], folder: Path) -> None:
+    """The made text of scale tiny in the folder of the cells, if they learn from it."""
+    from rmt.experiments.made_text import write_made_text
 
-    if options.scale != "tiny" or options.data or options.name not in (*OF_TEXT, ALL):
-        yield ""
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        corpus = (Path(temporary) if options.dry_run else folder) / "made-text"
-        try:
-            prepare_made_text(corpus)
-        except OSError as error:
-            raise ConfigError(
-                f"out={str(folder)!r} cannot be written ({error.strerror}); name another with --out"
-            ) from None
-        yield str(corpus)
+    try:
+        write_made_text(cells, folder)
+    except OSError as error:
+        raise ConfigError(
+            f"out={str(folder)!r} cannot be written ({error.strerror}); name another with --out"
+        ) from None
 
 
 def recorded(cells: list[PlannedCell], path: str) -> dict[str, dict[str, Any]]:

@@ -11,7 +11,12 @@ from typing import Any
 from rmt.cli import task_options
 from rmt.cli.front import Command
 from rmt.cli.loading import loading
-from rmt.cli.training import VARYING, RunFolderOptions, require_trusted_classes
+from rmt.cli.training import (
+    VARYING,
+    RunFolderOptions,
+    refuse_settings_of_another,
+    require_trusted_classes,
+)
 from rmt.config import by_name
 from rmt.errors import ConfigError
 from rmt.location import trusting
@@ -55,6 +60,7 @@ def main(argv: Sequence[str]) -> int:
     with loading():
         from rmt.experiments.recipe import resolve
 
+    refuse_settings_of_another(invocation)
     config = resolve(invocation.settings)
     if invocation.printed(config):
         return 0

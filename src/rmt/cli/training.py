@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 from rmt.cli.front import Invocation, TrustOptions
-from rmt.config import Interval, option
+from rmt.config import Interval, option, value_in
 from rmt.location import require_trust
 from rmt.train.trackers import TrackerName
 
@@ -79,5 +78,13 @@ class RunFolderOptions(TrustOptions):
 def require_trusted_classes(invocation: Invocation[Any]) -> None:
     """Raise for a class that only the config file names: its code would run."""
     for name in invocation.from_file & CLASSES:
-        location = reduce(lambda group, part: group[part], name.split("."), invocation.settings)
-        require_trust(str(location), name, invocation.config or "")
+        require_trust(str(value_in(invocation.settings, name)), name, invocation.config or "")
+
+
+def refuse_settings_of_another(invocation: Invocation[Any]) -> None:
+    """Raise for a config file with what another recipe, size or scale decided than the command line names."""
+    from rmt.experiments import file_settings
+
+    file_settings.refuse_settings_of_another(
+        invocation.settings, invocation.replaced, invocation.from_file, invocation.config or ""
+    )

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from rmt.config import at_least, check_fields, from_dict, option, required, to_dict
 from rmt.errors import ConfigError
+from rmt.experiments.data_location import as_planned, located
 from rmt.experiments.recipe import Settings, merge
 from rmt.seal import load_record
 from rmt.store import write_whole
@@ -46,6 +47,10 @@ class PlannedCell:
     def over(self, settings: Settings) -> PlannedCell:
         """The same cell with other settings over its own."""
         return self.replaced(settings=merge(self.settings, settings))
+
+    def located(self, folder: Path) -> PlannedCell:
+        """The same cell with data that are found, the folder of the cells being this one."""
+        return self.replaced(settings=located(self.settings, folder))
 
     def replaced(self, **fields: Any) -> PlannedCell:
         return PlannedCell(**{**vars(self), **fields})
@@ -86,9 +91,12 @@ def record_of(cell: PlannedCell, folder: Path) -> dict[str, Any]:
 
 
 def is_of(record: Mapping[str, Any], cell: PlannedCell) -> bool:
-    """Whether a record is of this very cell, on whatever device it was trained."""
+    """Whether a record is of this very cell, on whatever device and in whatever folder it was trained."""
     recorded, planned = record.get("cell"), to_dict(cell)
-    return isinstance(recorded, dict) and without_device(recorded) == without_device(planned)
+    if not isinstance(recorded, dict):
+        return False
+    settings = as_planned(recorded.get("settings"), cell.settings)
+    return without_device({**recorded, "settings": settings}) == without_device(planned)
 
 
 def without_device(cell: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
+from rmt.experiments.cells import PlannedCell
+from rmt.experiments.data_location import OUT, data_of
 from rmt.text.corpora import find_source
 from rmt.text.corpus import DESCRIPTION
 from rmt.text.prepare import prepare_corpus
 
+MADE_TEXT = f"{OUT}made-text"  # as the data of a cell
 WORDS = [
     "river",
     "stone",
@@ -39,6 +43,12 @@ def made_text() -> str:
         "".join(f"{WORDS[word]}{digit}" for word in page) + "\n"
         for page, digit in zip(words, digits, strict=True)
     )
+
+
+def write_made_text(cells: Iterable[PlannedCell], folder: Path) -> None:
+    """The text in the folder of cells, if any of them learns from it."""
+    if any(data_of(cell.settings) == MADE_TEXT for cell in cells):
+        prepare_made_text(folder / MADE_TEXT.removeprefix(OUT))
 
 
 def prepare_made_text(folder: Path) -> None:

@@ -45,7 +45,8 @@ class RateTrial(NamedTuple):
 
 def outcome(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[str, Any]:
     """The record of a cell; what is finished in its folder is not trained again."""
-    return COMMANDS[cell.command](cell, folder, new_observer)
+    record = COMMANDS[cell.command](cell.located(folder.parent), folder, new_observer)
+    return {"cell": to_dict(cell), **record}
 
 
 def trained(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[str, Any]:
@@ -62,7 +63,6 @@ def trained(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[
     runs += seeds_trained(settings, folder, range(len(runs), cell.seeds), new_observer)
     results = [(run, load_result(run)) for run in runs]
     return {
-        "cell": to_dict(cell),
         "rate": best.rate if best else None,
         "trials": [shown_trial(trial) for trial in trials],
         "metric": results[0][1]["metric"],
@@ -156,9 +156,9 @@ def slim(run: Path, result: dict[str, Any]) -> dict[str, Any]:
 def by_segment(run: Path, settings: dict[str, Any]) -> dict[str, float]:
     """Accuracy by answer segment, where answers are generated in more than one segment."""
     config = from_dict(RunConfig, settings)
-    task = build_task(config.task)
-    if not task.generates or config.task.segments == 1:
+    if not task_class(config.task.name).generates or config.task.segments == 1:
         return {}
+    task = build_task(config.task)
     length = task.tokens_per_segment(config.task.segments)
     samples = min(BY_SEGMENT_SAMPLES, config.train.evaluate_samples)
     model = load(run).to(device_of(config.device))
@@ -183,7 +183,6 @@ def finetuned(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dic
     best = max(trials, key=lambda rate: trials[rate][1]["metrics"]["valid"]["f1"])
     runs = [trials[best], *(run(best, seed, f"seed-{seed}") for seed in range(1, cell.seeds))]
     return {
-        "cell": to_dict(cell),
         "rate": best,
         "trials": [
             shown_trial(RateTrial(rate, path, result["metrics"]["valid"]["f1"], 0.0))

@@ -12,8 +12,8 @@ from rmt.errors import ConfigError
 from rmt.experiments.rules import rules_for
 from rmt.tasks.registry import task_class
 from rmt.tasks.task import Task
-from rmt.train.check import check_run
-from rmt.train.config import RunConfig, TaskConfig, build_task
+from rmt.train.check import check_run, require_samples
+from rmt.train.config import RunConfig, TaskConfig, TrainConfig, build_task
 
 Settings = dict[str, Any]
 
@@ -142,7 +142,8 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     named["recipe"] = NEWEST.get(recipe_name, recipe_name)
     kind = task_class(named.get("task", {}).get("name", TaskConfig().name))
     defaults = DEFAULTS[kind.layout]
-    settings = merge(defaults.settings(named), named)
+    unnamed = defaults.settings(named)
+    settings = merge(unnamed, named)
     task_config = from_dict(TaskConfig, settings.get("task", {}))
     task = build_task(task_config)
     length = task.tokens_per_segment(task_config.segments)
@@ -152,7 +153,8 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
         over = named.get("curriculum", {}).get("over", "length")
         if over != "length" or task_config.source == "fixed":
             del rules["curriculum"]
-        settings = merge(rules, settings)
+        unnamed = merge(rules, unnamed)
+        settings = merge(unnamed, named)
     parts = preset_settings(name, defaults.memory or length, length, settings)
     recipe = defaults.recipes[settings["recipe"]]
     otherwise = merge(to_dict(ModelConfig()), parts, recipe.get("model", {}))
@@ -162,6 +164,7 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     set_vocabulary(model, named.get("model", {}), task, predicts)
     config = from_dict(RunConfig, {**settings, "model": model})
     check_run(config, kind)
+    refuse_too_many_samples(config.train.evaluate_samples, unnamed, kind)
     return config
 
 
@@ -264,6 +267,13 @@ def refuse_needless(name: str, named: Settings, otherwise: Settings) -> None:
         if missing and value != usual:
             setting = f"model.{group}.{key}={value}"
             raise ConfigError(f"{setting} has no effect: the {name} model has no {missing[0]}; leave it out")
+
+
+def refuse_too_many_samples(samples: int, unnamed: Settings, kind: type[Task]) -> None:
+    """Raise for a larger validation set than there is; the usual one may be, and then it is all there is."""
+    usual = unnamed.get("train", {}).get("evaluate_samples", TrainConfig().evaluate_samples)
+    if samples != usual:
+        require_samples("evaluate_samples", samples, kind, "valid")
 
 
 def merge(*layers: Mapping[str, Any]) -> Settings:

@@ -13,17 +13,17 @@ from rmt.config import leaves, value_of
 from rmt.errors import ConfigError, RMTError
 from rmt.partial import sweep
 from rmt.precision import AskedPrecision
-from rmt.seal import NotWhole, checksum, sealed
+from rmt.seal import NotWhole, checksum, load_record, sealed
 from rmt.store import write_json, write_whole
 from rmt.tasks.task import Task
 from rmt.text.tokenizer import has_tokenizer, tokenizer_file, write_tokenizer
 from rmt.train.checkpoint import data_fingerprint
-from rmt.train.config import RunConfig
+from rmt.train.config import RunConfig, build_task
 from rmt.train.deterministic import deterministic
 from rmt.train.device import decided, device_of, precision_to_train
 from rmt.train.divergence import Diverged
 from rmt.train.ensemble import Ensemble, require_stackable
-from rmt.train.folder import alone, load_result
+from rmt.train.folder import REMEDY, alone, load_result
 from rmt.train.log import Clock
 from rmt.train.loop import Loop, Observer
 from rmt.train.processes import all_needed, is_first
@@ -221,12 +221,25 @@ def refuse_many_seeds(folder: Path) -> None:
 
 
 def refuse_other(config: RunConfig, folder: Path) -> None:
-    """Raise if the folder belongs to another configuration, naming the first difference."""
+    """Raise if the folder belongs to another configuration, naming the first difference.
+
+    The same data may be elsewhere now.
+    """
     for name, old, new in differences(decided(load_config(folder)), config):
+        if name == "task.data" and build_task(config.task).fingerprint == stored_fingerprint(folder):
+            continue
         raise ConfigError(
             f"out={str(folder)!r} holds a run with {name}={old}, not {new}; "
             "name another --out, or start anew with --restart"
         )
+
+
+def stored_fingerprint(folder: Path) -> str | None:
+    """That of the data which the run in a folder learns from; none where it does not say."""
+    if fingerprint := data_fingerprint(folder):
+        return fingerprint
+    task = load_record(folder / TASK_FILE, REMEDY) if (folder / TASK_FILE).is_file() else {}
+    return task.get("fingerprint") or None
 
 
 def differences(stored: RunConfig, config: RunConfig) -> Iterator[tuple[str, Any, Any]]:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from rmt.errors import ConfigError, unknown
 from rmt.experiments import suites_gpu, suites_tiny
 from rmt.experiments.cells import PlannedCell, joined
+from rmt.experiments.made_text import MADE_TEXT
 from rmt.experiments.suites_documents import table_3
 from rmt.experiments.suites_paper import of_rows
 
@@ -58,7 +59,6 @@ class Order:
     name: str  # a figure, a table, or all
     scale: Scale
     data: str = ""  # of texts, or of table-3; empty = the usual
-    made_text: str = ""  # where the made text of scale tiny is
     backbones: tuple[str, ...] = ()
     seeds: int | None = None  # of every cell; none = its own
     steps: int | None = None
@@ -111,7 +111,7 @@ def reasons(order: Order) -> Iterator[tuple[str, str]]:
 def cells_of(name: str, order: Order) -> Iterable[PlannedCell]:
     if name == "table-3":
         return table_3(order.data, order.backbones)
-    usual = order.made_text if order.scale == "tiny" and name in OF_TEXT else ""
+    usual = MADE_TEXT if order.scale == "tiny" and name in OF_TEXT else ""
     return SCALES[order.scale][name](order.data or usual)
 
 

@@ -32,14 +32,19 @@ def check_run(config: RunConfig, task: type[Task]) -> None:
         )
     if config.train.target is not None and task.sign > 0:
         between("train.target", config.train.target, 0, 1, closed=True)
-    samples = config.train.test_samples
-    if samples is not None and samples > task.sizes["test"]:
-        raise ConfigError(
-            f"train.test_samples={samples} is more than the test split of task {task.name!r} has: "
-            f"{task.sizes['test']}; ask for fewer, or leave it out"
-        )
+    if config.train.test_samples is not None:
+        require_samples("test_samples", config.train.test_samples, task, "test")
     if config.train.evaluate_cache is not None and not config.model.cache.size:
         raise ConfigError(
             f"train.evaluate_cache={config.train.evaluate_cache} has no effect: the {config.preset} model "
             "has no cache; leave it out"
+        )
+
+
+def require_samples(name: str, samples: int, task: type[Task], split: str) -> None:
+    """Refuse to measure more examples of a split than it has."""
+    if samples > task.sizes[split]:
+        raise ConfigError(
+            f"train.{name}={samples} is more than the {split} split of task {task.name!r} has: "
+            f"{task.sizes[split]}; ask for fewer, or leave it out"
         )

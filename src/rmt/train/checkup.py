@@ -64,10 +64,18 @@ class Checkup:
         if not is_first():
             return
         evaluation = EvaluatedStep(self.trainer.step, loss, self.probe())
-        record = self.diagnosis.evaluated(evaluation, self.trainer.curriculum.finished)
+        record = self.diagnosis.evaluated(evaluation, self.stage_began)
         if record is not None:
             self.log.write(record)
             self.listener.warning(record["note"])
+
+    @property
+    def stage_began(self) -> int | None:
+        """The update at which training on the whole task began: where rates fall from; none before that."""
+        trainer = self.trainer
+        if not trainer.curriculum.finished:
+            return None
+        return trainer.rate.falls_from if len(trainer.curriculum.stages) > 1 else 0
 
     @property
     def notes(self) -> list[str]:

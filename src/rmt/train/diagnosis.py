@@ -24,7 +24,7 @@ ALIKE = 0.1  # slots apart at the last border: .05, .02 where memory died (updat
 DEAD = 0.01  # of the largest gradient at the first border: .004 and .001 where memory died, .09 where not
 GUESSING = 0.98  # of the entropy: dead runs stay at 2.080 of 2.079
 PATIENT_EVALUATIONS = 2  # that have to agree: one may fall into a dip
-PATIENT_UPDATES = 600  # behind the warm-up; copy in 9 segments leaves chance within 400, where it does
+PATIENT_UPDATES = 600  # behind warm-up and curriculum; copy in 9 segments leaves chance within 400, if at all
 STALLED_SHARE = 0.5  # of the entropy: what is below has learned the better part
 STALLED_FALL = 0.99  # of the loss: what falls less in PATIENT_UPDATES has stopped falling
 
@@ -76,27 +76,28 @@ class Diagnosis:
         """Learn of a probe."""
         self.largest_gradient = max(self.largest_gradient, probe.memory_gradient[0])
 
-    def evaluated(self, evaluation: EvaluatedStep, is_whole: bool = True) -> dict[str, Any] | None:
+    def evaluated(self, evaluation: EvaluatedStep, stage_began: int | None = 0) -> dict[str, Any] | None:
         """Learn of an evaluation; a record of what keeps the run from learning, if that is new.
 
-        Nothing is said unless the run trains on the whole task, behind its curriculum.
+        Training on the whole task began at update `stage_began`; before the last stage of a curriculum
+        (none), nothing is said.
         """
         self.evaluations.append(evaluation)
-        obstacle = self.obstacle() if is_whole else None
+        obstacle = None if stage_began is None else self.obstacle(stage_began)
         if obstacle is None or obstacle.name in self.notes:
             return None
         record = obstacle.record(evaluation.step, remedy(self.config))
         self.notes[obstacle.name] = record["note"]
         return record
 
-    def obstacle(self) -> Obstacle | None:
+    def obstacle(self, stage_began: int) -> Obstacle | None:
         """The first thing that keeps the run from learning, by its evaluations so far."""
         recent = self.evaluations[-PATIENT_EVALUATIONS:]
         if len(recent) < PATIENT_EVALUATIONS:
             return None
         now, guesses = recent[-1], all(past.loss >= GUESSING * self.entropy for past in recent)
         is_stalled = (guesses or self.has_answers) and stalled(
-            self.evaluations, self.entropy, warmup_of(self.config)
+            self.evaluations, self.entropy, warmup_of(self.config), stage_began
         )
         loss = f"at step {now.step} the loss is {now.loss:.3f}, where guessing has {self.entropy:.3f}"
         if (guesses or is_stalled) and now.probe is not None:
@@ -111,11 +112,11 @@ class Diagnosis:
         return Obstacle("stalled", f"{loss}, and it has not fallen by 1 % in {PATIENT_UPDATES} updates")
 
 
-def stalled(evaluations: Sequence[EvaluatedStep], entropy: float, warmup: int) -> bool:
-    """Whether a loss that is still high has long stopped falling, behind the warm-up."""
+def stalled(evaluations: Sequence[EvaluatedStep], entropy: float, warmup: int, stage_began: int) -> bool:
+    """Whether a loss that is still high has long stopped falling, in its stage and behind the warm-up."""
     now = evaluations[-1]
     border = now.step - PATIENT_UPDATES
-    before = [past.loss for past in evaluations if past.step <= border]
+    before = [past.loss for past in evaluations if stage_began <= past.step <= border]
     since = [past.loss for past in evaluations if past.step > border]
     if border < warmup or not before:
         return False

@@ -1,0 +1,130 @@
+"""A folder of cells is the same folder wherever it lies: what names a cell or its text is not where it is."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rmt.config import to_dict
+from rmt.errors import ConfigError
+from rmt.experiments import launchers, suites
+from rmt.experiments.cells import PlannedCell, is_of, record_of, write_cell
+from rmt.experiments.made_text import MADE_TEXT, write_made_text
+from rmt.experiments.recipe import merge
+from rmt.experiments.run import train
+from rmt.experiments.suites import Order, Ordered, plan
+from rmt.experiments.worker import main
+from rmt.train.folder import load_result
+from tests.cli.command import rmt
+from tests.experiments.forked import ForkedJob
+from tests.train.runs import Unplugged, Watcher, metrics
+from tests.train.texts import text, write_corpus
+
+SMALL = {
+    "task": {"name": "text", "data": MADE_TEXT, "segment_length": 8},
+    "model": {"layers": 1, "heads": 1, "head_width": 4, "width": 8, "inner_width": 8, "memory": {"size": 2}},
+    "train": {"batch": 64, "steps": 2, "evaluate_every": 2},
+    "device": "cpu",
+}
+
+
+def cell(seeds: int = 1) -> PlannedCell:
+    return PlannedCell(name="made-text-rmt", exhibits=("table-4",), settings=SMALL, seeds=seeds)
+
+
+def work(folder: Path, seeds: int = 1) -> dict:
+    """The record that a worker leaves of the cell."""
+    write_made_text([cell()], folder)
+    assert main([str(write_cell(cell(seeds), folder))]) == 0
+    return json.loads((folder / cell().name / "cell.json").read_text())
+
+
+def test_a_plan_names_no_folder():
+    cells = plan(Order(name="all", scale="tiny")).cells
+    texts = [planned for planned in cells if planned.settings["task"]["name"] == "text"]
+    assert {planned.settings["task"]["data"] for planned in texts} == {MADE_TEXT}
+    assert {planned.located(Path("runs/a")).settings["task"]["data"] for planned in texts} == {
+        "runs/a/made-text"
+    }
+    assert [planned.located(Path("runs/a")) for planned in cells if planned not in texts] == [
+        planned for planned in cells if planned not in texts
+    ]
+
+
+def test_a_text_that_a_user_names_is_where_it_was():
+    cells = plan(Order(name="table-4", scale="tiny", data="books/made-text")).cells
+    assert {planned.located(Path("runs")).settings["task"]["data"] for planned in cells} == {
+        "books/made-text"
+    }
+
+
+def test_a_moved_folder_of_cells_goes_on(tmp_path):
+    record = work(tmp_path / "first")
+    assert record["cell"] == to_dict(cell())
+    (tmp_path / "first").rename(tmp_path / "second")
+    assert record_of(cell(), tmp_path / "second")["runs"] == record["runs"]
+    trained = (tmp_path / "second" / cell().name / "seed-0" / "result.json").stat().st_mtime_ns
+    again = work(tmp_path / "second", seeds=2)
+    assert [run["seed"] for run in again["runs"]] == [0, 1]
+    assert again["runs"][0] == record["runs"][0]
+    assert (tmp_path / "second" / cell().name / "seed-0" / "result.json").stat().st_mtime_ns == trained
+
+
+def test_the_command_goes_on_in_a_moved_folder(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(launchers, "ProcessJob", ForkedJob)
+    monkeypatch.setattr(suites, "plan", lambda order: Ordered([cell()], {}))
+    monkeypatch.chdir(tmp_path)
+    assert rmt(capsys, "reproduce table-4 --device cpu --out first").code == 0
+    Path("first").rename("second")
+    again = rmt(capsys, "reproduce table-4 --device cpu --out second")
+    assert (again.code, "to go)" in again.out) == (0, False), again.out + again.err
+    rmt(capsys, "report second --records records.jsonl")
+    taken = rmt(capsys, "reproduce table-4 --device cpu --out third --records records.jsonl")
+    assert taken.code == 0, taken.err
+    assert "records.jsonl: 1 of 1 cells are finished\n" in taken.out
+
+
+@pytest.mark.parametrize("folder", ["runs/reproduce-tiny", "/elsewhere"])
+def test_records_that_say_where_the_text_lay_are_recognised(folder):
+    former = cell().over({"task": {"data": f"{folder}/made-text"}})
+    assert is_of({"cell": to_dict(former)}, cell())
+    assert not is_of({"cell": to_dict(former.over({"seed": 1}))}, cell())
+    assert not is_of({"cell": to_dict(former)}, cell().over({"task": {"data": "books/made-text"}}))
+    for settings in (None, {}, {"task": [1]}, {"task": {"data": 3}}):
+        assert not is_of({"cell": {**to_dict(former), "settings": settings}}, cell())
+
+
+def test_a_stopped_run_whose_data_were_moved_ends_as_if_nothing_had_been(tmp_path):
+    corpus = write_corpus(tmp_path / "corpus")
+    train(text(corpus), tmp_path / "whole", Watcher())
+    with pytest.raises(Unplugged):
+        train(text(corpus), tmp_path / "run", Watcher(stop=8))
+    moved = shutil.move(corpus, tmp_path / "moved")
+    watcher = Watcher()
+    result, _ = train(text(moved), tmp_path / "run", watcher)
+    assert watcher.messages[0] == "resuming at step 6"
+    assert result["metrics"] == load_result(tmp_path / "whole")["metrics"]
+    assert result["config"]["task"]["data"] == str(moved)
+    assert metrics(tmp_path / "run") == metrics(tmp_path / "whole")
+    assert train(text(moved), tmp_path / "whole", Watcher())[1], "finished, wherever its data are now"
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_knows_its_data_too(tmp_path):
+    corpus = write_corpus(tmp_path / "corpus")
+    with pytest.raises(Unplugged):
+        train(text(corpus), tmp_path / "run", Watcher(stop=1))
+    assert not [*(tmp_path / "run").glob("checkpoints/step_*")]
+    moved = shutil.move(corpus, tmp_path / "moved")
+    assert train(text(moved), tmp_path / "run", Watcher())[0]["steps"] == 12
+
+
+def test_another_text_is_another_run(tmp_path):
+    corpora = [write_corpus(tmp_path / str(seed), seed) for seed in (0, 1)]
+    train(text(corpora[0]), tmp_path / "run", Watcher())
+    with pytest.raises(ConfigError, match=rf"with task\.data={corpora[0]}, not {corpora[1]}; name another"):
+        train(text(corpora[1]), tmp_path / "run", Watcher())
+    other = merge(to_dict(text(corpora[0])), {"train": {"steps": 5}})
+    moved = shutil.move(corpora[0], tmp_path / "moved")
+    with pytest.raises(ConfigError, match=r"with train\.steps=12, not 5"):
+        train(text(moved, train={"steps": other["train"]["steps"]}), tmp_path / "run", Watcher())
