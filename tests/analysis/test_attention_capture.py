@@ -68,7 +68,7 @@ def test_spans_line_up_in_whole_and_ragged_segments(kind):
     for segment in captured:
         cache, read, tokens, write = segment.spans
         memory = model.memory
-        assert (cache, read, write) == (model.config.cache.size, memory.read_size, memory.write_size)
+        assert (cache, read, write) == (model.config.cache.rows, memory.read_size, memory.write_size)
         assert segment.weights.shape == (LAYERS, HEADS, read + tokens + write, cache + read + tokens + write)
         for query in ("read", "tokens", "write"):
             parts = [segment.block(query, key) for key in Spans._fields]

@@ -8,6 +8,7 @@ from rmt.core.cache import Cache
 from rmt.core.config import CacheConfig
 from rmt.core.spans import Spans
 from rmt.core.state import State
+from rmt.errors import ConfigError
 
 SPANS = Spans(cache=5, read=1, tokens=3, write=1)
 ALL = None
@@ -21,12 +22,12 @@ def rows(*numbers: int) -> Tensor:
 
 def pushes(cache: Cache, *valid: Tensor) -> list[tuple[list[float], int]]:
     """The cached numbers after each segment: segment 1 has rows 10 … 14, segment 2 rows 20 … 24."""
-    state, seen = State(rows(), (rows(*[NOTHING] * cache.size),), torch.tensor([0])), []
+    state, seen = State(rows(), (rows(*[NOTHING] * cache.rows),), torch.tensor([0])), []
     for number, exists in enumerate(valid, start=1):
         inputs = (rows(*range(10 * number, 10 * number + 5)),)
         state = State(rows(), *cache.push(state, inputs, SPANS, exists))
         count = int(state.cached)
-        seen.append((state.cache[0].flatten().tolist()[cache.size - count :], count))
+        seen.append((state.cache[0].flatten().tolist()[cache.rows - count :], count))
     return seen
 
 
@@ -53,6 +54,26 @@ def test_padding_is_never_cached(scope, first, second):
     right, left = torch.tensor([[True, False, False]]), torch.tensor([[False, True, True]])
     cache = Cache(CacheConfig(size=5, scope=scope))
     assert pushes(cache, right, left) == [(first, len(first)), (second, len(second))]
+
+
+def test_a_sink_keeps_the_first_rows_of_a_sequence_and_the_last():
+    cache = Cache(CacheConfig(size=3, sink=2))
+    kept = [[11, 12, 13], [11, 12, 21, 22, 23], [11, 12, 31, 32, 33]]
+    assert pushes(cache, ALL, ALL, ALL) == [(numbers, len(numbers)) for numbers in kept]
+
+
+def test_padding_is_no_part_of_a_sink():
+    nobody, right, left = (
+        torch.tensor([[*row]]) for row in ([False] * 3, [True, False, False], [False, True, True])
+    )
+    kept = [[], [21], [21, 32, 33], [21, 32, 33, 41], [21, 32, 41, 52, 53]]
+    cache = Cache(CacheConfig(size=3, sink=2))
+    assert pushes(cache, nobody, right, left, right, left) == [(numbers, len(numbers)) for numbers in kept]
+
+
+def test_a_sink_without_a_cache_is_refused():
+    with pytest.raises(ConfigError, match=r"cache\.sink=2 has no effect without cache\.size"):
+        CacheConfig(sink=2)
 
 
 def test_a_cache_of_size_zero_keeps_nothing():

@@ -10,7 +10,7 @@ import transformers
 from rmt.cli.main import main
 from rmt.documents.language import tune_language
 from rmt.documents.language_config import LanguageConfig
-from rmt.documents.language_test import perplexity_of
+from rmt.documents.language_test import everything, nothing, perplexity_of
 from rmt.documents.language_text import LanguageText, TrainingSpans, load_language_text
 from rmt.documents.language_training import losses, pieces
 from rmt.errors import ConfigError, DataError
@@ -108,8 +108,8 @@ def test_the_saved_model_is_the_one_that_was_measured(home, finished):
     words = transformers.AutoTokenizer.from_pretrained(home / "whole" / "model")
     rows = load_language_text(str(home / "novel.txt"), words).rows("test", 18, 40)
     assert model.settings.kind == "associative"
-    for name, carried in (("carried", True), ("reset", False)):
-        measured = perplexity_of(model, rows, 6, carried=carried, precision="32-true")
+    for name, carry in (("carried", everything), ("reset", nothing)):
+        measured = perplexity_of(model, rows, 6, carry=carry, precision="32-true")
         assert measured == pytest.approx(finished["metrics"]["test"][name], rel=1e-5)
 
 
@@ -118,7 +118,7 @@ def test_perplexity_with_memory_carried_is_that_of_the_whole_text_at_once(home, 
     model = transformers.AutoModelForCausalLM.from_pretrained(home / "whole" / "model", dtype=torch.float64)
     rows = torch.randint(3, 17, (3, 19), generator=torch.Generator().manual_seed(0))
     whole = losses(model.eval()(input_ids=rows[:, :-1]).logits, rows[:, 1:]).mean().exp()
-    assert perplexity_of(model, rows, 6, carried=True, precision="64-true") == pytest.approx(whole.item())
+    assert perplexity_of(model, rows, 6, precision="64-true") == pytest.approx(whole.item())
 
 
 def test_spans_come_once_in_a_pass_in_an_order_that_the_seed_decides():
@@ -183,5 +183,5 @@ def test_the_command_prints_what_was_measured(home, finished, capsys):
     words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
     assert main(["finetune", str(home / "novel.txt"), *words, "--compare", "all"]) == 0
     printed = capsys.readouterr().out
-    assert f"perplexity {finished['metrics']['test']['carried']:.2f}  memory carried" in printed
+    assert f"perplexity {finished['metrics']['test']['carried']:.2f}  state carried" in printed
     assert "full attention over a training sequence" in printed

@@ -39,6 +39,7 @@ VARIANTS = {
     "memory_transformer_with_cache": ("memory_transformer", {}, {"size": CACHE}),
     "cache_of_all_positions": ("transformer_xl_rmt", {}, {"scope": "all"}),
     "memory_sees_cache": ("transformer_xl_rmt", {"sees_cache": True}, {"scope": "all"}),
+    "cache_with_sink": ("transformer_xl_rmt", {}, {"sink": 2}),
     "memory_in_layers": ("rmt", {"kind": "layer_average"}, {}),
     "memory_in_layers_with_cache": ("transformer_xl_rmt", {"kind": "layer_average"}, {}),
     "associative_memory": ("rmt", {"kind": "associative"}, {}),

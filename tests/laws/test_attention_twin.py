@@ -88,8 +88,8 @@ def visible(config: ModelConfig, earlier: int) -> Tensor:
     """Who sees whom (Q, K), pair by pair, in a segment that comes after `earlier` others."""
     memory = SegmentModel(config).memory
     queries = ["read"] * memory.read_size + ["token"] * LENGTH + ["write"] * memory.write_size
-    cached = min(config.cache.size, earlier * (LENGTH if config.cache.scope == "tokens" else len(queries)))
-    cache = ["unfilled"] * (config.cache.size - cached) + ["cache"] * cached
+    cached = min(config.cache.rows, earlier * (LENGTH if config.cache.scope == "tokens" else len(queries)))
+    cache = ["unfilled"] * (config.cache.rows - cached) + ["cache"] * cached
     keys = cache + queries
 
     def sees(i: int, j: int) -> bool:

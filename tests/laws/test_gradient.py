@@ -17,7 +17,10 @@ from tests.laws.models import (
     run,
 )
 
-WRITTEN = ("rmt", "transformer_xl_rmt", "cache_of_all_positions", "memory_sees_cache", *IN_LAYERS)
+WRITTEN = (
+    *("rmt", "transformer_xl_rmt", "cache_of_all_positions", "memory_sees_cache", "cache_with_sink"),
+    *IN_LAYERS,
+)
 UNWRITTEN = tuple(kind for kind in KINDS if kind not in WRITTEN)
 RECURRENT = (
     *(kind for kind in WRITTEN if "associative" not in kind),

@@ -76,7 +76,6 @@ def segments_data(
     """Every segment as the page reads it."""
     data, cached = list[Data](), list[str]()
     for segment, targets, wanted in zip(segments, *columns_of(segments, example), strict=True):
-        size = segment.spans.cache
         data.append(
             {
                 "spans": list(segment.spans),
@@ -84,12 +83,12 @@ def segments_data(
                 "predicted": spelled(segment.predicted, words),
                 "targets": spelled(targets, words),
                 "wanted": [int(position) for position in wanted],
-                "cache": ([""] * size + cached)[-size:] if size else [],
+                "cache": in_cache(model, cached) if segment.spans.cache else [],
                 "weights": pack(segment.weights),
                 "scores": scores_data(segment),
             }
         )
-        cached += kept(model, segment, words) if size else []
+        cached += kept(model, segment, words) if segment.spans.cache else []
     return data
 
 
@@ -118,6 +117,13 @@ def kept(model: Any, segment: SegmentAttention, words: Sequence[str]) -> list[st
     labels = segment.labels(spelled(segment.tokens, words))
     numbers = model.cache.kept(torch.arange(len(labels))[None, :, None], segment.spans)
     return [labels[number] for number in numbers.flatten().tolist()]
+
+
+def in_cache(model: Any, labels: Sequence[str]) -> list[str]:
+    """What stands at each row of the cache behind rows with these labels; empty rows come first."""
+    cache = model.cache
+    first, last = labels[: cache.sink], labels[cache.sink :][-cache.size :]
+    return [*[""] * (cache.rows - len(first) - len(last)), *first, *last]
 
 
 def spelled(tokens: Tensor, words: Sequence[str]) -> list[str]:

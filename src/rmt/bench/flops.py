@@ -131,10 +131,10 @@ def forward(model: ModelConfig, tokens: int, batch: int, share: Sequence[float] 
     """Encode one segment of `tokens` tokens in each of `batch` rows."""
     heads, width = model.heads * model.head_width, model.width
     queries = tokens + model.memory.size * (1 + model.memory.write)
-    keys = model.cache.size + queries
+    keys = model.cache.rows + queries
     weights = 4 * width * heads + 2 * width * model.inner_width
     products = 2 if model.positions == "rotary" else 3
-    rows = queries * weights + model.cache.size * 2 * width * heads
+    rows = queries * weights + model.cache.rows * 2 * width * heads
     body = 2 * batch * model.layers * (rows + products * queries * keys * heads)
     row = (
         2 * width * heads + 2 * width * model.inner_width + products * keys * heads

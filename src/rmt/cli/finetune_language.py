@@ -34,9 +34,11 @@ COMMAND = Command(
     unpack=settings_in,
 )
 NAMES = {  # what a perplexity is of
-    "carried": "memory carried",
-    "reset": "memory reset at every segment",
-    "carried_untrained": "before training, memory carried",
+    "carried": "state carried from segment to segment",
+    "memory_reset": "memory reset at every segment, the cache carried",
+    "reset": "state reset at every segment",
+    "carried_untrained": "before training, state carried",
+    "memory_reset_untrained": "before training, memory reset, the cache carried",
     "reset_untrained": "before training: plain windows",
     "plain": "plain windows, trained on equal tokens",
     "full_attention": "full attention over a training sequence, trained on equal tokens",

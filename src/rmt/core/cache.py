@@ -1,6 +1,6 @@
 """Transformer-XL's cache: the last C inputs of every layer, without gradient (section 3)."""
 
-# B batch · C cache · Q rows of a segment · N layers · D width
+# B batch · C rows of the cache · n rows of a segment · N layers · D width
 
 from __future__ import annotations
 
@@ -8,27 +8,34 @@ from math import ceil
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from rmt.core.config import CacheConfig
 from rmt.core.spans import Spans
 from rmt.core.state import State
 
+LayerInputs = tuple[Tensor, ...]  # N × (B, n, D)
+
 
 class Cache:
-    """SG(M^n_{-C:}); a size of zero keeps nothing."""
+    """SG(M^n_{-C:}); a size of zero keeps nothing.
+
+    With a `sink`, it also keeps the first rows of a sequence (Xiao et al., 2024): pretrained decoders attend
+    to those where they look for nothing, and predict badly without them.
+    """
 
     def __init__(self, config: CacheConfig):
-        self.size = config.size
+        self.size, self.sink, self.rows = config.size, config.sink, config.rows
         self.scope = config.scope
 
     def push(
-        self, state: State, layer_inputs: tuple[Tensor, ...], spans: Spans, valid: Tensor | None = None
-    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        self, state: State, layer_inputs: LayerInputs, spans: Spans, valid: Tensor | None = None
+    ) -> tuple[LayerInputs, Tensor]:
         """The cache after a segment, born detached: N × (B, C, D) and how many rows of it are valid (B,)."""
         if self.size == 0:
             return state.cache, state.cached
         new = tuple(self.kept(h.detach(), spans) for h in layer_inputs)
-        if valid is not None:
+        if valid is not None or self.sink:
             return self.push_ragged(state, new, spans, valid)
         cache = tuple(self.last_rows(old, rows) for old, rows in zip(state.cache, new, strict=True))
         return cache, (state.cached + new[0].shape[1]).clamp(max=self.size)
@@ -42,19 +49,29 @@ class Cache:
         return torch.cat([old[:, new.shape[1] :], new[:, -self.size :]], dim=1)
 
     def push_ragged(
-        self, state: State, new: tuple[Tensor, ...], spans: Spans, valid: Tensor
-    ) -> tuple[tuple[Tensor, ...], Tensor]:
-        """As `push`, with padding left out row by row."""
-        if self.scope == "all":
-            valid = torch.nn.functional.pad(valid, (spans.read, spans.write), value=True)
-        old = torch.arange(self.size, device=valid.device) >= self.size - state.cached[:, None]
-        present = torch.cat([old, valid], dim=1)
-        order = present.int().argsort(dim=1, stable=True)[:, -self.size :, None]  # valid rows last, in order
-        cache = tuple(
-            torch.cat([rows, fresh], dim=1).take_along_dim(order, dim=1)
-            for rows, fresh in zip(state.cache, new, strict=True)
-        )
-        return cache, present.sum(dim=1).clamp(max=self.size)
+        self, state: State, new: LayerInputs, spans: Spans, valid: Tensor | None
+    ) -> tuple[LayerInputs, Tensor]:
+        """As `push`, where rows may have padding: it is left out row by row."""
+        if valid is None:
+            valid = torch.ones(new[0].shape[:2], dtype=torch.bool, device=state.cached.device)
+        elif self.scope == "all":
+            valid = F.pad(valid, (spans.read, spans.write), value=True)
+        joined = tuple(torch.cat(rows, dim=1) for rows in zip(state.cache, new, strict=True))
+        return self.select(joined, torch.cat([self.valid(state.cached), valid], dim=1))
+
+    def select(self, rows: LayerInputs, present: Tensor) -> tuple[LayerInputs, Tensor]:
+        """Of rows (B, n, D) in the order of the sequence, those to keep; only `present` (B, n) ones count."""
+        number = present.cumsum(dim=1)
+        keep = present & ((number <= self.sink) | (number > number[:, -1:] - self.size))
+        missing = max(0, self.rows - keep.shape[1])
+        padded = F.pad(keep, (missing, 0))
+        order = padded.int().argsort(dim=1, stable=True)[:, -self.rows :, None]  # kept rows last, in order
+        cache = tuple(F.pad(inputs, (0, 0, missing, 0)).take_along_dim(order, dim=1) for inputs in rows)
+        return cache, keep.sum(dim=1)
+
+    def valid(self, cached: Tensor) -> Tensor:
+        """Which rows of the cache (B, C) are valid if the last `cached` (B,) are."""
+        return torch.arange(self.rows, device=cached.device) >= self.rows - cached[:, None]
 
 
 def cache_reach(layers: int, length: int, size: int) -> int:

@@ -62,9 +62,17 @@ class CacheConfig:
 
     size: int = option(0, "cached positions per layer; 0 = no cache", at_least(0))
     scope: Literal["tokens", "all"] = option("tokens", "cache tokens only, or memory positions too")
+    sink: int = option(0, "positions at the start of a sequence that are kept besides", at_least(0))
 
     def __post_init__(self) -> None:
         check_fields(self, "cache")
+        if self.sink and not self.size:
+            raise ConfigError(f"cache.sink={self.sink} has no effect without cache.size; leave it out")
+
+    @property
+    def rows(self) -> int:
+        """How many rows of a layer are kept: the last of a sequence, and its first."""
+        return self.size + self.sink
 
 
 @dataclass(frozen=True, kw_only=True)

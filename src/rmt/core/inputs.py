@@ -91,7 +91,7 @@ def require_segment(tokens: Any, state: Any, config: ModelConfig) -> None:
 def require_cache(state: State, config: ModelConfig) -> None:
     """Refuse the cache of another model."""
     sizes = [tuple(rows.shape[1:]) for rows in state.cache]
-    size, expected = config.cache.size, [(config.cache.size, config.width)] * config.layers
+    size, expected = config.cache.rows, [(config.cache.rows, config.width)] * config.layers
     if sizes != expected:
         raise ConfigError(
             f"a state whose cache is {shown(sizes)} is not this model's, {config.layers} × {size} × "

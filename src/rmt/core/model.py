@@ -90,7 +90,7 @@ class SegmentModel(nn.Module):
         """The state before the first segment: initial memory, empty cache."""
         like, config = next(self.parameters()), self.config
         cached = torch.zeros(whole("batch", batch, zero=True), dtype=torch.long, device=like.device)
-        empty = cached.to(like.dtype)[:, None, None].expand(-1, config.cache.size, config.width)
+        empty = cached.to(like.dtype)[:, None, None].expand(-1, config.cache.rows, config.width)
         return State(self.memory.initial(batch), (empty,) * config.layers, cached)
 
     def empty_state(self, batch: int) -> State:
@@ -213,7 +213,7 @@ class SegmentModel(nn.Module):
     def spans(self, tokens: int, write: bool = True) -> Spans:
         """The spans of a segment of `tokens` tokens, with its write block or while that is still to come."""
         memory = self.memory
-        return Spans(self.config.cache.size, memory.read_size, tokens, memory.write_size if write else 0)
+        return Spans(self.config.cache.rows, memory.read_size, tokens, memory.write_size if write else 0)
 
     def axis(self, spans: Spans, state: State, valid: Tensor | None) -> Axis:
         """The axis for attention."""

@@ -8,7 +8,7 @@ from typing import Literal
 from rmt.config import above, at_least, option
 from rmt.documents.kinds import KINDS
 from rmt.documents.scores import Average
-from rmt.documents.tuning_config import TuningConfig
+from rmt.documents.tuning_config import CACHE, TuningConfig
 from rmt.errors import ConfigError
 
 
@@ -35,6 +35,7 @@ class FinetuneConfig(TuningConfig):
         0, "cross-validation: so many runs, each tested on its share of all documents; 0 = none", at_least(0)
     )
     fold: int | None = option(None, "this share only, counted from 0; none = all", at_least(0))
+    cache: int = option(0, CACHE, at_least(0))
     segments: int = option(4, "the most segments of a document", above(0))
     memory: int = option(10, "memory tokens; 0 = none", at_least(0))
     answer: Literal["last", "mean"] = option(
@@ -63,6 +64,7 @@ class FinetuneConfig(TuningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.check_sink(self.cache)
         self.check_scoring()
         self.check_segments()
         if self.folds == 1 or (self.fold is not None and self.fold >= self.folds):
@@ -101,13 +103,15 @@ class FinetuneConfig(TuningConfig):
                 )
             if value != off and self.segments == 1:
                 raise ConfigError(f"{name}={value!r} has no effect with segments=1; use more --segments")
-        if self.answer == "mean" and self.memory:
-            raise ConfigError(
-                f"answer='mean' with memory={self.memory}: each segment is answered alone; use --memory 0"
-            )
+        for name in ("memory", "cache"):
+            if self.answer == "mean" and getattr(self, name):
+                raise ConfigError(
+                    f"answer='mean' with {name}={getattr(self, name)}: each segment is answered alone; use "
+                    f"--{name} 0"
+                )
         if self.kind is not None and self.memory == 0:
             raise ConfigError(f"kind={self.kind!r} has no effect with memory=0; leave it out")
-        if self.memory == 0 and self.segments > 1 and self.answer == "last":
+        if self.memory + self.cache == 0 and self.segments > 1 and self.answer == "last":
             raise ConfigError(
                 f"segments={self.segments} with memory=0: nothing would come from one segment to the next; "
                 "use --segments 1, memory, or --answer mean"

@@ -6,14 +6,13 @@ from typing import Any
 
 import torch
 
-from rmt.core.tree import tree_items
 from rmt.documents.pretrained import PretrainedSource
 from rmt.hf import add_memory
 from rmt.hf.families import FAMILIES, Family, family_of, limit_of
 from rmt.location import trusts
 
 
-def describe(backbone: str, memory: int, layout: str | None) -> dict[str, str]:
+def describe(backbone: str, memory: int, layout: str | None, cache: int = 0) -> dict[str, str]:
     """Lines about a backbone by their names."""
     import transformers
 
@@ -26,7 +25,7 @@ def describe(backbone: str, memory: int, layout: str | None) -> dict[str, str]:
         model = plain
     else:
         family_of(plain)
-        model = add_memory(plain, memory=memory, layout=layout)
+        model = add_memory(plain, memory=memory, layout=layout, cache=cache)
     family, settings = FAMILIES[config.model_type.removeprefix("rmt_")], model.settings
     limit, width = limit_of(config, family), model.memory.width
     parameters = model.named_parameters()
@@ -64,7 +63,8 @@ def memory_of(model: Any) -> str:
 
 def carried_numbers(model: Any) -> int:
     """How many numbers go from one segment of a document to the next."""
-    return sum(tensor.numel() for _, tensor in tree_items(model.initial_state(1).carried))
+    state = model.initial_state(1)
+    return sum(tensor.numel() for tensor in state.flat()) - state.cached.numel()
 
 
 def mask_of(family: Family, model: Any) -> str:

@@ -92,6 +92,8 @@ def tuned_of(config: FinetuneConfig, corpus: DocumentCorpus) -> TunedModel:
         TaskSettings(config.task, corpus.labels, scoring_of(config, corpus), config.answer, config.lora),
         memory=config.memory,
         kind=config.kind,
+        cache=config.cache,
+        sink=config.sink,
         segment_length=config.segment_length,
         max_segments=config.segments,
         overlong="truncate" if config.overlong == "warn" else "error",

@@ -15,7 +15,7 @@ from rmt.documents.finetune import discard, refuse_difference
 from rmt.documents.job import FinetuneObserver
 from rmt.documents.language_arms import Arm, PretrainedDecoder, load_decoder
 from rmt.documents.language_config import LanguageConfig
-from rmt.documents.language_test import perplexity_of
+from rmt.documents.language_test import Carry, cache_alone, everything, nothing, perplexity_of
 from rmt.documents.language_text import load_language_text
 from rmt.documents.language_training import LanguageJob, LanguageTraining
 from rmt.documents.lora import merged, with_lora
@@ -70,7 +70,8 @@ class LanguageRun:
         self.config, self.folder, self.observer = config, folder, observer
         self.device = torch.device(device_of(config.device))
         decoder = load_decoder(config)
-        self.arms, self.length = decoder.arms(config), decoder.segment_length(config)
+        self.arms = decoder.arms(config)
+        self.length = self.arms[0].length
         self.text = load_language_text(config.data, decoder.tokenizer)
         self.rows = {split: self.test_rows(split) for split in ("valid", "test")}
         self.family = decoder.model.config.model_type
@@ -83,6 +84,7 @@ class LanguageRun:
         """Train and test every arm, and write everything down."""
         config = self.config
         self.observer.note(f"{config.precision} on {device_name(self.device)}")
+        self.observer.note(self.arms[0].lengths)
         trained = [self.trained(arm) for arm in self.arms]
         metrics = {
             split: {name: value for arm in trained for name, value in arm.perplexities[split].items()}
@@ -90,7 +92,7 @@ class LanguageRun:
         }
         result = {
             "task": config.data,
-            "model": f"rmt_{self.family}, {config.segments} × {self.length} tokens",
+            "model": f"rmt_{self.family}, {config.segments} {self.arms[0].lengths}",
             "recipe": "finetune",
             "metric": "perplexity",
             "value": metrics["test"]["carried"],
@@ -145,13 +147,17 @@ class LanguageRun:
         return {**record, "perplexity": first, **values}
 
     def perplexities(self, arm: Arm, model: Any, split: str) -> dict[str, float]:
-        """Perplexities of a split by their names: of an arm with memory two, of others one."""
-        names = {"carried": True, "reset": False} if arm.memory else {arm.name: False}
+        """Perplexities of a split by their names: of an arm with memory, by what is carried."""
+        carries: dict[str, Carry] = (
+            {"carried": everything, "reset": nothing} if arm.memory else {arm.name: nothing}
+        )
+        if arm.cache:
+            carries["memory_reset"] = cache_alone(model)
         return {
             name: perplexity_of(
-                model, self.rows[split], arm.length, carried=carried, precision=self.config.precision
+                model, self.rows[split], arm.length, carry=carry, precision=self.config.precision
             )
-            for name, carried in names.items()
+            for name, carry in carries.items()
         }
 
     def save(self, decoder: PretrainedDecoder, model: Any) -> None:

@@ -12,7 +12,9 @@ from rmt.documents.pretrained import PretrainedSource, weights_only
 from rmt.documents.tuned import savable_tokenizer
 from rmt.errors import ConfigError
 from rmt.hf import add_memory
-from rmt.hf.families import FAMILIES, limit_of
+from rmt.hf.families import FAMILIES, Family, limit_of, segment_backbone
+from rmt.hf.layer_cache import position_table
+from rmt.hf.wrap import USUAL_SINK
 
 
 class Arm(NamedTuple):
@@ -21,6 +23,12 @@ class Arm(NamedTuple):
     name: str
     memory: int
     length: int  # tokens that see each other
+    cache: int = 0  # tokens before them that they see
+
+    @property
+    def lengths(self) -> str:
+        """Segment and cache in words."""
+        return f"segments of {self.length} tokens, {f'a cache of {self.cache}' if self.cache else 'no cache'}"
 
     def folder(self, run: Path) -> Path:
         """Where its log and its checkpoints are: the run's own folder for the model that it is about."""
@@ -40,27 +48,47 @@ class PretrainedDecoder(NamedTuple):
             self.model,
             memory=arm.memory,
             segment_length=arm.length,
+            cache=arm.cache,
+            sink=config.sink if arm.memory else None,
             special_tokens=(0, 0),
             checkpoint=config.checkpoint,
             **memory,
         )
 
-    def segment_length(self, config: LanguageConfig) -> int:
-        """Tokens of a segment: those asked for, or the most that fit beside memory."""
-        if config.segment_length is not None:
-            return config.segment_length
+    def with_memory(self, config: LanguageConfig) -> Arm:
+        """The arm with memory, its segments as long as asked for, or as fits."""
+        cache = self.usual_cache(config) if config.cache is None else config.cache
+        length = self.room(config, cache) if config.segment_length is None else config.segment_length
+        return Arm("memory", config.memory, length, cache)
+
+    def usual_cache(self, config: LanguageConfig) -> int:
+        """As many tokens as a segment has, where both fit; none where positions are learned."""
+        if position_table(segment_backbone(self.model, self.family)):
+            return 0
+        room = self.room(config, 0) - (USUAL_SINK if config.sink is None else config.sink)
+        length = room - room // 2 if config.segment_length is None else config.segment_length
+        return max(0, min(length, room - length))
+
+    def room(self, config: LanguageConfig, cache: int) -> int:
+        """The most tokens of a segment that fit beside memory and a cache."""
+        sink = config.sink if cache else None
         settings = add_memory(
-            self.model, memory=config.memory, kind=config.kind, special_tokens=(0, 0)
+            self.model, memory=config.memory, kind=config.kind, cache=cache, sink=sink, special_tokens=(0, 0)
         ).settings
         return int(settings.segment_length)
 
+    @property
+    def family(self) -> Family:
+        return FAMILIES[self.model.config.model_type]
+
     def arms(self, config: LanguageConfig) -> list[Arm]:
         """The model with memory, and those that it is compared with."""
-        length = self.segment_length(config)
-        memory, plain = Arm("memory", config.memory, length), Arm("plain", 0, length)
+        memory = self.with_memory(config)
+        length = memory.length
+        plain = Arm("plain", 0, length)
         whole = Arm("full_attention", 0, length * config.segments)
         arms = {"none": [memory], "plain": [memory, plain], "all": [memory, plain, whole]}[config.compare]
-        limit = limit_of(self.model.config, FAMILIES[self.model.config.model_type])
+        limit = limit_of(self.model.config, self.family)
         if whole in arms and limit is not None and whole.length > limit:
             raise ConfigError(
                 f"compare=all: full attention over {config.segments} × {length} tokens needs more than the "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rmt.config import above, at_least, option
-from rmt.documents.tuning_config import TuningConfig
+from rmt.documents.tuning_config import CACHE, TuningConfig
 from rmt.train.config import RATE
 
 
@@ -18,6 +18,11 @@ class LanguageConfig(TuningConfig):
     task: Literal["lm"] = option("lm", "the language model of a text")
     segments: int = option(5, "segments of a training sequence, the first from an empty memory", above(1))
     memory: int = option(10, "memory tokens", above(0))
+    cache: int | None = option(
+        None,
+        f"{CACHE}; none = as many as a segment has, where both fit and positions are not learned",
+        at_least(0),
+    )
     curriculum: Literal["none", "segments"] = option(
         "none", "whole sequences from the beginning, or pieces of one segment and more until half of the run"
     )
@@ -33,3 +38,7 @@ class LanguageConfig(TuningConfig):
     compare: Literal["none", "plain", "all"] = option(
         "none", "also train the plain decoder on equal tokens, in windows; all = with full attention, too"
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_sink(self.cache)

@@ -18,6 +18,7 @@ from rmt.yamlfile import load_yaml
 SEALED_SINCE = 3  # formats of config.yaml with a checksum; folders of fine-tuning had no format before it
 # what runs of release 17fc2a8 called them
 OLD_NAMES = {"rate": "lr", "memory_rate": "memory_lr", "decay": "weight_decay", "scale": "memory_scale"}
+BEFORE = {"cache": 0}  # where that is not the default of today: nothing was cached before there was a choice
 OLD_PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
 
@@ -32,7 +33,7 @@ def load_settings(folder: Path, kind: type = FinetuneConfig) -> dict[str, Any]:
     fields = {leaf.name: plain(leaf.default) for leaf in leaves(kind)}
     if format_of(values, path) >= SEALED_SINCE and SEAL not in values:
         require_all(values, fields, path)
-    return {**fields, **renamed(settings_in(unsealed(values, path, EDITED), path))}
+    return {**fields, **BEFORE, **renamed(settings_in(unsealed(values, path, EDITED), path))}
 
 
 def renamed(settings: Mapping[str, Any]) -> dict[str, Any]:

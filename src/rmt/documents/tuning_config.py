@@ -12,6 +12,8 @@ from rmt.precision import TO_TRAIN, AskedPrecision, DeviceName
 from rmt.train.config import LARGEST_SEED, RATE
 from rmt.train.warmup import check_warmup
 
+CACHE = "tokens before a segment that every layer of a decoder sees, without gradient; 0 = none"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TuningConfig:
@@ -21,6 +23,9 @@ class TuningConfig:
     tokenizer: str | None = option(None, "its tokenizer, where it is elsewhere")
     kind: str | None = option(
         None, f"kind of memory: {', '.join(MEMORY_KINDS)}; none = the backbone's default"
+    )
+    sink: int | None = option(
+        None, "tokens at the start of a text that the cache keeps besides; none = four", at_least(0)
     )
     segment_length: int | None = option(
         None, "tokens of text in a segment; none = the most that fits", above(0)
@@ -51,3 +56,8 @@ class TuningConfig:
             raise ConfigError("backbone is missing: name a pretrained model with --backbone")
         if self.lora == 0 and self.lora_lr != 1:
             raise ConfigError(f"lora_lr={self.lora_lr} has no effect without --lora; leave it out")
+
+    def check_sink(self, cache: int | None) -> None:
+        """Raise for a sink of no cache."""
+        if cache == 0 and self.sink is not None:
+            raise ConfigError(f"sink={self.sink} has no effect with cache=0; leave it out")

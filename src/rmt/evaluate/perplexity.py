@@ -99,6 +99,6 @@ def rounded(slots: np.ndarray, positions: int) -> np.ndarray:
 def with_cache(model: SegmentModel, size: int) -> SegmentModel:
     """The same weights with a cache of another size."""
     other = copy(model)
-    cache = replace(model.config.cache, size=size)
+    cache = replace(model.config.cache, size=size, sink=model.config.cache.sink if size else 0)
     other.config, other.cache = replace(model.config, cache=cache), Cache(cache)
     return other

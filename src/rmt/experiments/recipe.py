@@ -116,6 +116,7 @@ NEEDS = {
     ("memory", "recurrent"): ("memory",),
     ("memory", "sees_cache"): ("memory", "cache"),
     ("cache", "scope"): ("memory", "cache"),
+    ("cache", "sink"): ("cache",),
 }
 PAPER_BATCH = {"modern-1": 128, "paper": 32}  # modern-2 has a rule
 PAPER_BUDGETS: dict[str, Settings] = {

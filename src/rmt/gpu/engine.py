@@ -160,6 +160,7 @@ def why_not_served(model: SegmentModel, precision: str, learns: bool = True) -> 
         "the GPU multiplies neither in bfloat16 nor in TF32": not multiplies_in_bfloat16(device),
         "Triton is not installed": find_spec("triton") is None,  # torch's has_triton loads its compiler
         f"memory.kind={config.memory.kind} lives in the layers": model.memory.in_layers,
+        f"cache.sink={config.cache.sink} is kept row by row": config.cache.sink > 0,
         f"positions={config.positions} look at what comes later": config.positions not in POSITIONS,
         f"head_width={config.head_width} is above {MAX_HEAD_WIDTH}": config.head_width > MAX_HEAD_WIDTH,
         f"{next(iter(frozen), '')} is frozen": learns and bool(frozen),

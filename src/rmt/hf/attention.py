@@ -1,6 +1,6 @@
 """A wrapped model whose attention can be looked into, segment by segment (the paper's Fig. 6)."""
 
-# B batch · T tokens of a text · S of a segment, special ones too · R read block · H heads · Q queries
+# B batch · T tokens of a text · S of a segment, special ones too · H heads · Q queries · K keys
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from transformers.utils.output_capturing import maybe_install_capturing_hooks
 
+from rmt.core.cache import Cache
 from rmt.core.model import Output
 from rmt.core.spans import Spans
 from rmt.core.state import State
@@ -23,7 +24,7 @@ from rmt.hf.segments import TextSegment, plan
 
 
 class AttentionView:
-    """(tokens, state) -> attention over [read ∘ tokens ∘ write], what `rmt.analysis.capture` looks into.
+    """(tokens, state) -> attention over [cache ∘ read ∘ tokens ∘ write]: what `rmt.analysis.capture` takes.
 
     Special tokens are tokens: those that stand before the read block come behind it. An encoder-decoder
     shows its encoder, which is what takes the text.
@@ -33,6 +34,7 @@ class AttentionView:
         if not isinstance(model, WithMemory):
             raise ConfigError(f"{type(model).__name__} has no memory; wrap it with rmt.add_memory first")
         self.model: Any = model
+        self.cache = Cache(self.model.settings.cached)
         self.predicts = isinstance(model, DecoderMemory) and self.model.get_output_embeddings() is not None
 
     def initial_state(self, batch: int) -> State:
@@ -47,7 +49,7 @@ class AttentionView:
 
     def spans(self, tokens: int) -> Spans:
         """The lengths of the spans of a segment with so many tokens."""
-        return Spans(0, self.model.memory.read_size, tokens, self.model.memory.write_size)
+        return Spans(self.cache.rows, self.model.memory.read_size, tokens, self.model.memory.write_size)
 
     def __call__(self, tokens: Tensor, state: State, *, attention: bool = False) -> Output:
         """Encode one segment (B, S); logits are (B, 0, V) where the model predicts no next token."""
@@ -67,9 +69,13 @@ class AttentionView:
         return with_attention(self.model, "eager")
 
     def read_first(self, weights: Tensor) -> Tensor:
-        """[before ∘ read ∘ tokens ∘ write] -> [read ∘ before ∘ tokens ∘ write], on both axes (B, H, Q, Q)."""
+        """[cache ∘ before ∘ read ∘ tokens ∘ write] -> [cache ∘ read ∘ before ∘ tokens ∘ write] (B, H, Q, K).
+
+        Rows of the cache are no queries: what they look at now, in front of the segment, goes nowhere.
+        """
         places = torch.arange(weights.shape[-1], device=weights.device)
-        after = self.model.layout.after
-        before, read, rest = places.tensor_split([after, after + self.model.memory.read_size])
-        order = torch.cat([read, before, rest])
-        return weights[:, :, order[:, None], order]
+        cached, after = self.cache.rows, self.cache.rows + self.model.layout.after
+        borders = [cached, after, after + self.model.memory.read_size]
+        cache, before, read, rest = places.tensor_split(borders)
+        order = torch.cat([cache, read, before, rest])
+        return weights[:, :, order[cached:, None], order]

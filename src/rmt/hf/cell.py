@@ -1,6 +1,6 @@
 """A pretrained model as the paper's cell: (segment, state) -> (output, state), memory among its tokens."""
 
-# B batch · S places of a segment · R read block · W write block · D width · Q = R + S + W
+# B batch · S places of a segment · C cache · R read block · W write block · D width · Q = R + S + W
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from rmt.core.cache import Cache, LayerInputs
 from rmt.core.inputs import unknown_ids
 from rmt.core.memory import Carried, LayerMemory, Memory
 from rmt.core.spans import Spans
 from rmt.core.state import State
 from rmt.hf.backbone import SegmentBackbone
 from rmt.hf.families import Family, Layout
+from rmt.hf.layer_cache import CachedLayers
 from rmt.hf.masks import READ, TOKEN, WRITE, backbone_mask
 from rmt.hf.segments import TextSegment
 from rmt.hf.settings import Settings
+from rmt.nn.backbone import Around
 
 if TYPE_CHECKING:
     from rmt.hf.recorder import SegmentRecorder
@@ -33,6 +37,7 @@ class Packed(NamedTuple):
     )
     kind: Tensor | None = None  # (B, Q) token, read or write; None = as they are
     types: Tensor | None = None  # (B, Q) token types, where the text has them
+    positions: Tensor | None = None  # (B, Q) behind a cache; None = from 0 on
 
     @property
     def mask(self) -> Tensor:
@@ -64,6 +69,7 @@ class Cell:
         self.embedding = self.backbone.module.get_input_embeddings()
         self.config = model.config
         self.memory: Memory = model.memory
+        self.cache = Cache(model.settings.cached)
         self.settings: Settings = model.settings
         self.family: Family = model.family
         self.layout: Layout = model.layout
@@ -76,30 +82,53 @@ class Cell:
         if self.recorder is not None:
             segment = self.recorder.lengthened(segment)
         packed = self.pack(segment, state)
-        layers = PackedLayerMemory(self, state.carried, packed) if self.memory.in_layers else None
+        memory = PackedLayerMemory(self, state.carried, packed) if self.memory.in_layers else None
+        cached = CachedLayers(state.cache, memory) if state.cache else None
         output = None if self.recorder is None else self.recorder(packed)
         if output is None:
-            output = self.run(segment, packed, layers)
+            output = self.run(segment, self.behind_cache(packed, state), cached or memory)
         read, tokens, write = self.unpack(output.last_hidden_state, packed)
-        carried = self.memory.carry(read, write, layers.leaving if layers else state.carried)
-        after = State(carried, (), state.cached)
+        carried = self.memory.carry(read, write, memory.leaving if memory else state.carried)
+        after = State(carried, *self.pushed(segment, state, packed, cached.inputs if cached else ()))
         after = after if segment.whole else after.where(segment.alive, state)
         return CellOutput(tokens[:, :length], after, output, packed)
 
-    def run(self, segment: TextSegment, packed: Packed, layers: LayerMemory | None = None) -> Any:
-        """The backbone's output; without memory blocks it is given what it would be given alone."""
-        if self.memory.read_size + self.memory.write_size:
+    def behind_cache(self, packed: Packed, state: State) -> Packed:
+        """[cache ∘ packed rows] (B, C + Q, D): cached rows are the tokens that they were."""
+        if not state.cache:
+            return packed
+        cached, rows = state.cache[0].to(packed.embedded.dtype), packed.embedded
+        present = torch.ones(rows.shape[:2], dtype=torch.bool, device=rows.device)
+        exists = torch.cat(
+            [self.cache.valid(state.cached), present if packed.exists is None else packed.exists], dim=1
+        )
+        kind = self.kinds(rows.shape[1], rows.device) if packed.kind is None else packed.kind
+        kind = F.pad(kind.expand(len(rows), -1), (self.cache.rows, 0), value=TOKEN)
+        return Packed(torch.cat([cached, rows], dim=1), exists, kind=kind, positions=exists.cumsum(1) - 1)
+
+    def pushed(
+        self, segment: TextSegment, state: State, packed: Packed, inputs: LayerInputs
+    ) -> tuple[LayerInputs, Tensor]:
+        """The cache behind a segment, of the layers' inputs, and how many of its rows are valid."""
+        rows = tuple(self.unpack(hidden, packed)[1] for hidden in inputs)
+        spans = Spans(self.cache.rows, 0, segment.exists.shape[1], 0)
+        return self.cache.push(state, rows, spans, None if segment.whole else segment.exists)
+
+    def run(self, segment: TextSegment, packed: Packed, layers: Around | None = None) -> Any:
+        """The backbone's output; without memory and cache it is given what it would be given alone."""
+        if self.memory.read_size + self.memory.write_size + self.cache.rows:
             return self.run_packed(packed, layers)
         return self.backbone(layers, attention_mask=packed.mask, **segment.inputs, **self.options)
 
-    def run_packed(self, packed: Packed, layers: LayerMemory | None = None) -> Any:
-        """The backbone's output for a segment with memory blocks."""
+    def run_packed(self, packed: Packed, layers: Around | None = None) -> Any:
+        """The backbone's output for a segment with memory blocks, or behind a cache."""
         size, device = packed.embedded.shape[1], packed.embedded.device
         kind = self.kinds(size, device) if packed.kind is None else packed.kind
         mask = backbone_mask(self.config, self.family, self.layout, packed, kind)
         inputs: dict[str, Any] = {"attention_mask": mask}
         if self.layout.write:  # OPT would count its positions from the mask
-            inputs["position_ids"] = torch.arange(size, device=device)[None]
+            counted = torch.arange(size, device=device)[None]
+            inputs["position_ids"] = counted if packed.positions is None else packed.positions.clamp(min=0)
         if packed.types is not None:
             inputs["token_type_ids"] = packed.types
         return self.backbone(layers, inputs_embeds=packed.embedded, **inputs, **self.options)
@@ -132,7 +161,8 @@ class Cell:
         )
 
     def unpack(self, hidden: Tensor, packed: Packed) -> tuple[Tensor, Tensor, Tensor]:
-        """Packed rows (B, Q, D) -> read (B, R, D), tokens (B, S, D), write (B, W, D)."""
+        """Packed rows (B, Q, D), also behind a cache -> read (B, R, D), tokens (B, S, D), write (B, W, D)."""
+        hidden = hidden[:, -packed.embedded.shape[1] :]
         if packed.order is not None:
             hidden = reordered(hidden, packed.order.argsort(dim=1))
         read, write, after = self.memory.read_size, self.memory.write_size, self.layout.after

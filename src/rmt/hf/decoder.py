@@ -22,7 +22,8 @@ from rmt.hf.head import Head, SegmentStates
 from rmt.hf.inputs import refuse_token_types
 from rmt.hf.model import WithMemory
 from rmt.hf.segmentwise import SegmentwiseCall
-from rmt.hf.stepping import SegmentCache, reason_not_steppable, require_steppable
+from rmt.hf.steppable import reason_not_steppable, require_steppable
+from rmt.hf.stepping import SegmentCache
 from rmt.hf.whole import WholeSegments
 from rmt.hf.wrapped_segment import WrappedSegment
 

@@ -29,6 +29,9 @@ class PackedRows(Protocol):
     @property
     def mask(self) -> Tensor: ...
 
+    @property
+    def positions(self) -> Tensor | None: ...
+
 
 class SlidingWindow(NamedTuple):
     """How far tokens of a decoder see back, in all layers or in those of one type."""
@@ -103,6 +106,8 @@ def decoder_mask(config: Any, layout: Layout, packed: PackedRows, kind: Tensor, 
         visible = causal_blocks(kind if layout.blocks else torch.full_like(kind, TOKEN), present)
         position, memory = torch.arange(kind.shape[1], device=kind.device), kind != TOKEN
         distance = position[:, None] - position
+        if packed.positions is not None:  # else of empty rows of a cache, softmax would be no number
+            visible = visible | (distance == 0)
         return layered(window, visible, distance, memory[:, None] | memory[:, :, None], packed.embedded.dtype)
     if window is not None:
         raise ConfigError(

@@ -17,7 +17,15 @@ from torch import Tensor, nn
 from rmt.core.memory import Memory
 from rmt.core.state import State
 from rmt.hf.copies import with_forward, with_part
-from rmt.hf.families import POOLED, Family, Layout, family_named, head_of, segment_backbone
+from rmt.hf.families import (
+    POOLED,
+    Family,
+    Layout,
+    family_named,
+    head_of,
+    layer_width,
+    segment_backbone,
+)
 from rmt.hf.inputs import TextForm, checked_inputs
 from rmt.hf.limit import lift_saved_limit, unlimited, warn_of_saved_limit
 from rmt.hf.memory_module import embedding_width, memory_module
@@ -83,6 +91,8 @@ class WithMemory(PretrainedClass):
         parameters = sum(parameter.numel() for parameter in self.parameters())
         settings = self.settings
         memory = f"memory {settings.memory} ({settings.kind})"
+        if settings.cache:
+            memory += f", cache {settings.cache}"
         return f"{memory}, segments of {settings.segment_length}, {parameters:,} parameters"
 
     def save_pretrained(
@@ -125,8 +135,11 @@ class WithMemory(PretrainedClass):
 
     def initial_state(self, batch: int) -> State:
         """The state before the first segment of `batch` texts."""
-        device = next(self.memory.parameters()).device
-        return State(self.memory.initial(batch), (), torch.zeros(batch, dtype=torch.long, device=device))
+        like = next(self.memory.parameters())
+        cached = torch.zeros(batch, dtype=torch.long, device=like.device)
+        rows, width = self.settings.cached.rows, layer_width(self.config, embedding_width(self.memory))
+        empty = like.new_zeros(()).expand(batch, rows, width)
+        return State(self.memory.initial(batch), (empty,) * self.memory.layers if rows else (), cached)
 
     def segment_backbone(self) -> Any:
         """The part that encodes segments, in whose place the call of a whole text stands."""

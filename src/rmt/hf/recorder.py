@@ -219,6 +219,8 @@ def reason_not_recorded(model: Any, options: dict[str, Any]) -> str:
     memory, config, backbone = model.memory, model.config, SegmentBackbone(model).module
     if memory.in_layers or memory.read_size + memory.write_size == 0:
         return "memory is in the layers, or there is none"
+    if model.settings.cache:
+        return "a cache is in the layers"
     further = [name for name, value in options.items() if name not in HARMLESS and value is not False]
     if further:
         return f"{', '.join(further)} may ask for more than the last layer's output"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from rmt.config import check_fields, from_dict, option, positive
 from rmt.core.bptt import Depth
-from rmt.core.config import MEMORY_KINDS, MemoryConfig, check_kind
+from rmt.core.config import MEMORY_KINDS, CacheConfig, MemoryConfig, check_kind
 from rmt.core.memory import memory_class
 from rmt.errors import ConfigError, unknown
 from rmt.hf.families import Family, Layout, limit_of, longest_segment
@@ -23,6 +23,8 @@ class Settings:
 
     memory: int = option(10, "memory tokens; 0 = none")
     kind: str = option("tokens", f"kind of memory: {', '.join(MEMORY_KINDS)}, or module:Class")
+    cache: int = option(0, "cached positions per layer, of decoders; 0 = none")
+    sink: int = option(0, "positions at the start of a text that the cache keeps besides")
     segment_length: int = option(1, "tokens of text in a segment, without memory and special tokens")
     max_segments: int | None = option(None, "the most segments of one text; none = any number")
     overlong: Overlong = option("error", "what a text of more segments is")
@@ -39,6 +41,10 @@ class Settings:
         check_fields(self, "add_memory")
         positive("memory", self.memory, zero=True)
         check_kind("kind", self.kind)
+        positive("cache", self.cache, zero=True)
+        positive("sink", self.sink, zero=True)
+        if self.sink and not self.cache:
+            raise ConfigError(f"sink={self.sink} has no effect without a cache; leave it out, or set cache=")
         positive("segment_length", self.segment_length)
         if self.max_segments is not None:
             positive("max_segments", self.max_segments)
@@ -46,6 +52,11 @@ class Settings:
             raise ConfigError("overlong='truncate' has no effect without max_segments; leave it out")
         if self.bptt != "full":
             positive("bptt", self.bptt, zero=True)
+
+    @property
+    def cached(self) -> CacheConfig:
+        """What is cached: the positions of tokens."""
+        return CacheConfig(size=self.cache, sink=self.sink)
 
 
 def settings_of(config: Any) -> Settings:

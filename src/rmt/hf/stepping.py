@@ -1,16 +1,18 @@
 """Decoding token by token: keys and values inside a segment, memory across its border, in constant space."""
 
-# B batch · n new tokens · K cached keys · R read block · W write block · D width · V vocabulary
+# B batch · n new tokens · K cached keys · C rows of a layer cache · R read block · W write block · D width
 
 from __future__ import annotations
 
 from copy import copy
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache
 
+from rmt.core.cache import LayerInputs
 from rmt.core.inputs import require_state
 from rmt.core.memory import LayerMemory
 from rmt.core.spans import Spans
@@ -25,8 +27,10 @@ from rmt.hf.inputs import (
     require_same_form,
     require_tokens,
 )
-from rmt.hf.masks import DENSE, layered, sliding_window_of
+from rmt.hf.layer_cache import CachedLayers
+from rmt.hf.masks import layered, sliding_window_of
 from rmt.hf.segments import gather, scatter
+from rmt.hf.steppable import require_steppable
 
 
 class PendingRows(NamedTuple):
@@ -51,6 +55,7 @@ class SegmentCache(Cache):
     exists: Tensor  # (B, K) which keys are of its segment
     in_block: Tensor  # (K,) which of them are memory
     read_rows: Tensor  # (B, R, D) the last layer's outputs of its read block
+    inputs: LayerInputs  # N × (B, K, D) of the layers, where the next segment's cache will want them
 
     def __init__(
         self, model: Any, state: State | None = None, pending: PendingRows | None = None, seen: int = 0
@@ -117,6 +122,7 @@ class SegmentCache(Cache):
         self.segments = torch.zeros_like(self.state.cached)
         self.exists, self.in_block = self.opened[:, None][:, :0], self.opened[:0]
         self.read_rows = torch.zeros_like(self.block(self.cell.memory.read_block(self.state.carried)))
+        self.inputs = tuple(rows[:, :0] for rows in self.state.cache)
         self.start = self.pending = None
         if pending is not None:
             self.segments = self.segments + pending.earlier
@@ -140,6 +146,7 @@ class SegmentCache(Cache):
         most = self.model.settings.max_segments
         if most is not None and int(self.segments.max()) > most:
             raise DataError(f"the text goes on beyond max_segments={most}; wrap the model with more")
+        self.advance_cache(fresh)
         block = self.block(self.cell.memory.read_block(self.state.carried))
         read = self.advance_block(block, fresh, self.layer_memory(block.shape[1]))
         self.read_rows = torch.where(fresh[:, None, None], read, self.read_rows)
@@ -152,7 +159,13 @@ class SegmentCache(Cache):
         layers = self.layer_memory(0, block.shape[1])
         written = self.advance_block(block, rows, layers)
         carried = memory.carry(self.read_rows, written, layers.leaving if layers else carried)
-        self.forget(rows, State(carried, (), self.state.cached))
+        self.forget(rows, State(carried, *self.pushed()))
+
+    def pushed(self) -> tuple[LayerInputs, Tensor]:
+        """The cache behind each row's segment, and how many of its rows are valid."""
+        if not self.inputs:
+            return (), self.state.cached
+        return self.cell.cache.select(self.inputs, self.exists & ~self.in_block)
 
     def forget(self, rows: Tensor, state: State) -> None:
         """Let `rows` go on from `state` with a new segment."""
@@ -163,6 +176,7 @@ class SegmentCache(Cache):
         self.exists, self.in_block = self.exists[:, needed], self.in_block[needed]
         for layer in self.inner.layers:
             layer.keys, layer.values = layer.keys[:, :, needed], layer.values[:, :, needed]
+        self.inputs = tuple(inputs[:, needed] for inputs in self.inputs)
 
     def close(self) -> State:
         """The state after everything that was encoded; the cache cannot be used any more."""
@@ -180,15 +194,27 @@ class SegmentCache(Cache):
     def __deepcopy__(self, memo: dict[int, Any]) -> SegmentCache:
         return self.fork()
 
+    def advance_cache(self, rows: Tensor) -> None:
+        """Run the cached rows that `rows` (B,) start behind."""
+        exists = self.cell.cache.valid(self.state.cached) & rows[:, None]
+        if bool(exists.any()):
+            dtype = self.cell.embedding.weight.dtype
+            self.advance(self.state.cache[0].to(dtype), exists, None, cache=self.state.cache)
+
     def advance_block(self, block: Tensor, rows: Tensor, layers: LayerMemory | None) -> Tensor:
         """Run a memory block (B, m, D) that exists in some rows (B,)."""
         exists = rows[:, None].expand(-1, block.shape[1])
         return self.advance(block, exists, layers, block=True)
 
     def advance(
-        self, embedded: Tensor, exists: Tensor, layers: LayerMemory | None, block: bool = False
+        self,
+        embedded: Tensor,
+        exists: Tensor,
+        layers: LayerMemory | None,
+        block: bool = False,
+        cache: LayerInputs = (),
     ) -> Tensor:
-        """Run the next rows of the axis (B, n, D), tokens or a block of memory, and cache them."""
+        """Run the next rows of the axis (B, n, D), tokens, a block of memory or a `cache`, and keep them."""
         size = embedded.shape[1]
         if size == 0:
             return embedded
@@ -196,8 +222,10 @@ class SegmentCache(Cache):
         self.exists = torch.cat([self.exists, exists], dim=1)
         self.in_block = torch.cat([self.in_block, torch.full_like(exists[0], block)])
         positions = self.exists.cumsum(1) - 1  # (B, K + n)
+        empty = tuple(rows[:, :0] for rows in self.state.cache)
+        cached = CachedLayers(cache or empty, layers) if empty else None
         output = self.cell.backbone(
-            layers,
+            cached or layers,
             inputs_embeds=embedded,
             attention_mask=self.mask(before, positions, block, embedded.dtype),
             position_ids=positions[:, before:].clamp(min=0),
@@ -205,6 +233,8 @@ class SegmentCache(Cache):
             use_cache=True,
             return_dict=True,
         )
+        if cached is not None:
+            self.inputs = tuple(map(torch.cat, zip(self.inputs, cached.inputs, strict=True), repeat(1)))
         self.output_class = type(output)
         hidden: Tensor = output.last_hidden_state
         return hidden
@@ -242,6 +272,7 @@ class SegmentCache(Cache):
         self.opened, self.segments = self.opened[beam_idx], self.segments[beam_idx]
         self.state = self.state.map(lambda tensor: tensor[beam_idx])
         self.read_rows = self.read_rows[beam_idx]
+        self.inputs = tuple(inputs[beam_idx] for inputs in self.inputs)
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Some rows, in this order."""
@@ -265,31 +296,3 @@ class SegmentCache(Cache):
     @property
     def is_croppable(self) -> bool:
         return False
-
-
-def reason_not_steppable(model: Any) -> str | None:
-    """Why a model cannot encode token by token, if it cannot."""
-    alignment, attention = model.settings.alignment, model.config._attn_implementation
-    if alignment != "left":
-        return (
-            f"alignment={alignment!r} cannot be decoded: where segments end would depend on what is still to "
-            "come; use alignment='left'"
-        )
-    if model.settings.prefix or model.settings.suffix:
-        return (
-            f"special_tokens={(model.settings.prefix, model.settings.suffix)} are repeated in each segment, "
-            "which cannot be encoded token by token; use special_tokens=(0, 0), or use_cache=False"
-        )
-    if attention not in DENSE:
-        return (
-            f"attn_implementation={attention!r} cannot decode with memory; "
-            "call model.set_attn_implementation('sdpa')"
-        )
-    return None
-
-
-def require_steppable(model: Any) -> None:
-    """Refuse what cannot be encoded token by token."""
-    reason = reason_not_steppable(model)
-    if reason is not None:
-        raise ConfigError(reason)

@@ -26,6 +26,7 @@ from rmt.hf.families import (
     longest_segment,
 )
 from rmt.hf.inputs import named_arguments
+from rmt.hf.layer_cache import require_cachable
 from rmt.hf.memory_module import memory_module
 from rmt.hf.model import EncoderMemory, WithMemory, signature_of
 from rmt.hf.models import ClassWithMemory
@@ -44,6 +45,7 @@ MIXINS = {"encoder": EncoderMemory, "decoder": DecoderMemory, "seq2seq": Seq2Seq
 ALIGNMENTS: dict[str, Alignment] = {"encoder": "right", "decoder": "left", "seq2seq": "right"}
 # in decoders, memory that starts harmless; encoders as in the paper
 KINDS = {"encoder": "tokens", "decoder": "associative", "seq2seq": "tokens"}
+USUAL_SINK = 4  # tokens, as Xiao et al. (2024) found to be enough
 AUTO = (
     "AutoModel",
     "AutoModelForMaskedLM",
@@ -65,6 +67,8 @@ def add_memory(
     layout: str | None = None,
     *,
     kind: str | None = None,
+    cache: int = 0,
+    sink: int | None = None,
     alignment: Alignment | None = None,
     overlong: Overlong = "error",
     checkpoint: bool = False,
@@ -76,8 +80,10 @@ def add_memory(
     Returns a model of class RMT<Class> that shares the weights of `model`, which stays as it is.
     `segment_length` counts tokens of text only; None is the most that fits beside memory and special tokens.
     `kind` of memory: None is `associative` in decoders, which changes no answer before it is trained, and
-    memory tokens, those of the paper, elsewhere. `special_tokens` says how many tokens at the start and at
-    the end of each text are special, and repeated in each segment; None is what the family's tokenizer adds.
+    memory tokens, those of the paper, elsewhere. A `cache` shows every layer of a decoder so many earlier
+    tokens besides, without gradient, and the first `sink` of a text; None is four beside a cache.
+    `special_tokens` says how many tokens at the start and at the end of each text are special, and repeated
+    in each segment; None is what the family's tokenizer adds.
     """
     if not isinstance(model, PreTrainedModel):
         raise ConfigError(f"model={type(model).__name__} is not a pretrained model of transformers")
@@ -90,6 +96,8 @@ def add_memory(
     settings = Settings(
         memory=memory,
         kind=default_kind(family, memory) if kind is None else kind,
+        cache=cache,
+        sink=(USUAL_SINK if cache else 0) if sink is None else sink,
         segment_length=1 if segment_length is None else segment_length,
         max_segments=max_segments,
         overlong=overlong,
@@ -142,7 +150,8 @@ def required_positions(model: Any, family: Family, settings: Settings) -> int:
             f"overlong='truncate' would leave tokens of {type(model).__name__} without an answer; cut the "
             "texts yourself, or give them in pieces with state="
         )
-    return layout.separator + memory.read_size + memory.write_size
+    require_cachable(model, family, settings)
+    return layout.separator + memory.read_size + memory.write_size + settings.cached.rows
 
 
 def embedding_rms(model: Any) -> float:

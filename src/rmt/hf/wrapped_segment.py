@@ -58,4 +58,4 @@ class WrappedSegment:
         """Bytes of what is kept for the tokens to come."""
         layers = self.cache.inner.layers
         kept = [tensor for layer in layers if layer.keys is not None for tensor in (layer.keys, layer.values)]
-        return sum(tensor.nbytes for tensor in (*kept, self.cache.read_rows))
+        return sum(tensor.nbytes for tensor in (*kept, self.cache.read_rows, *self.cache.inputs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,16 @@ from rmt.seal import SEAL, NotWhole, record_checksum, unsealed
 from rmt.train.config import RunConfig
 from rmt.yamlfile import load_yaml, parse_yaml, write_yaml
 
-FORMAT = 5  # of config.yaml; 1 had no key `format` and no tokenizer beside it, 4 names versions of recipes
+FORMAT = 6  # of config.yaml; 1 had no key `format` and no tokenizer beside it, 4 names versions of recipes
 COMPLETE_SINCE = 2  # formats that have all their fields
 # fields that are newer than that, and their format
-ADDED = {"train.on_nan": 3, "train.test_samples": 4, "deterministic": 4, "model.output": 5}
+ADDED = {
+    "train.on_nan": 3,
+    "train.test_samples": 4,
+    "deterministic": 4,
+    "model.output": 5,
+    "model.cache.sink": 6,
+}
 FIRST_GROUPS = ("task", "model", "bptt", "optimizer", "rate", "curriculum", "train")  # every format has them
 RESTORE = "copy it from another copy of the run"
 EDITED = f"put the old values back, or, if they were changed on purpose, delete its line '{SEAL}: …'"
@@ -86,11 +93,15 @@ def settings_in(values: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
 
 def with_former_defaults(settings: Mapping[str, Any], version: int) -> dict[str, Any]:
     """The settings of a run with what its format did not know: as it was then, whatever recipes say now."""
-    filled = {name: dict(value) if isinstance(value, Mapping) else value for name, value in settings.items()}
+    filled = deepcopy(dict(settings))
     for leaf in leaves(RunConfig):
         if ADDED.get(leaf.name, 0) > version:
-            group, _, name = leaf.name.rpartition(".")
-            (filled[group] if group else filled).setdefault(name, leaf.default)
+            *groups, name = leaf.name.split(".")
+            group: Any = filled
+            for part in groups:
+                group = group.setdefault(part, {}) if isinstance(group, dict) else None
+            if isinstance(group, dict):
+                group.setdefault(name, leaf.default)
     return filled
 
 
