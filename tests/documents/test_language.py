@@ -1,7 +1,7 @@
 """A decoder learns a text: harmless at first, resumed to the bit, measured as it says, and saved whole."""
 
+import functools
 import json
-import random
 
 import pytest
 import torch
@@ -15,43 +15,21 @@ from rmt.documents.language_text import LanguageText, TrainingSpans, load_langua
 from rmt.documents.language_training import losses, pieces
 from rmt.errors import ConfigError, DataError
 from rmt.train.divergence import Diverged
+from tests.documents import tiny_language
 from tests.documents.tiny import FinetuneWatcher, finetune_end
-from tests.hf.tokens import tokenizer
-from tests.hf.zoo import plain
-
-SETTINGS = {
-    "segments": 2,
-    "segment_length": 6,
-    "memory": 2,
-    "tokens": 10 * 24,
-    "batch": 2,
-    "lora": 2,
-    "evaluate_every": 4,
-    "test_segments": 3,
-    "test_tokens": 40,
-    "device": "cpu",
-}
-WORDS = ("the", "film", "was", "good", "bad")
+from tests.documents.tiny_language import SETTINGS, write_decoder, write_novel
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     """A folder with a tiny GPT-2 with dropout and a text of a few words."""
     folder = tmp_path_factory.mktemp("language")
-    dropout = {"resid_pdrop": 0.1}
-    model = plain("gpt2", "ForCausalLM", vocab_size=len(tokenizer()), **dropout)
-    model.float().save_pretrained(folder / "gpt2")
-    tokenizer().save_pretrained(folder / "gpt2")
-    draw = random.Random(0)
-    lines = [" ".join(draw.choices(WORDS, k=8)) for _ in range(200)]
-    (folder / "novel.txt").write_text("\n".join(lines) + "\n")
+    write_decoder(folder, "gpt2", resid_pdrop=0.1)
+    write_novel(folder)
     return folder
 
 
-def config_of(home, **settings):
-    return LanguageConfig(
-        data=str(home / "novel.txt"), backbone=str(home / "gpt2"), **{**SETTINGS, **settings}
-    )
+config_of = functools.partial(tiny_language.config_of, family="gpt2")
 
 
 class Killed(Exception):
