@@ -82,6 +82,7 @@ def test_a_number_format_that_does_not_exist_is_named(tmp_path):
         ({"task": "token-classification", "curriculum": "segments"}, "curriculum='segments' needs a task"),
         ({"curriculum": "segments", "segments": 1}, "curriculum='segments' has no effect with segments=1"),
         ({"kind": "tokens", "memory": 0, "segments": 1}, "kind='tokens' has no effect with memory=0"),
+        ({"cache": 4, "segments": 1}, "cache=4 has no effect with segments=1; leave it out"),
         ({"lora_lr": 2.0}, "lora_lr=2.0 has no effect without --lora"),
         ({"folds": 1}, "fold=None of folds=1: folds are 2 or more"),
         ({"fold": 0}, "fold=0 of folds=0: folds are 2 or more"),

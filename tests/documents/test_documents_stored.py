@@ -59,3 +59,11 @@ def test_a_format_of_the_future_is_refused(run):
     edit(run, f"format: {FORMAT}", "format: 99")
     with pytest.raises(ConfigError, match=r"format=99 .* is not known"):
         load_settings(run)
+
+
+def test_a_checksum_that_was_deleted_on_purpose_asks_for_no_field_that_the_format_did_not_know(run):
+    newer = ("sha256", "cache", "sink")
+    lines = (run / "config.yaml").read_text().splitlines(True)
+    kept = [line for line in lines if not line.startswith(newer)]
+    (run / "config.yaml").write_text("".join(kept).replace(f"format: {FORMAT}", "format: 5"))
+    assert load_settings(run) == to_dict(CONFIG)

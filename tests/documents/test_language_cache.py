@@ -7,6 +7,7 @@ import torch
 import transformers
 
 from rmt.cli.main import main
+from rmt.core.config import CacheConfig
 from rmt.documents.language import tune_language
 from rmt.documents.language_arms import load_decoder
 from rmt.documents.language_test import cache_alone, everything, nothing, perplexity_of
@@ -46,7 +47,7 @@ def loaded(home):
 def test_the_usual_cache_is_as_long_as_a_segment(home, finished):
     model = loaded(home)
     assert (model.settings.segment_length, model.settings.cache, model.settings.sink) == (6, 6, 4)
-    assert finished["model"] == "rmt_llama, 2 segments of 6 tokens, a cache of 6"
+    assert finished["model"] == "rmt_llama, 2 segments of 6 tokens, a cache of 6 + 4"
     assert finished["config"]["cache"] is None
 
 
@@ -67,7 +68,7 @@ def test_the_usual_cache_is_as_long_as_a_segment(home, finished):
 def test_segment_and_cache_share_the_positions_that_there_are(home, settings, arm):
     config = config_of(home, **settings)
     taken = load_decoder(config).with_memory(config)
-    assert (taken.length, taken.cache) == arm
+    assert (taken.length, taken.cache.size) == arm
 
 
 def test_state_is_measured_whole_without_memory_and_not_at_all(home, finished):
@@ -111,6 +112,25 @@ def test_learned_positions_go_without_a_cache(home, tmp_path):
         tune_language(config_of(home, family="gpt2", sink=2), tmp_path / "sink", FinetuneWatcher())
 
 
+def test_the_cache_alone_and_windows_as_wide_are_compared_with_memory(home):
+    config = config_of(home, compare="all", segment_length=5, cache=4, sink=1, segments=3)
+    memory, *others = load_decoder(config).arms(config)
+    kept = CacheConfig(size=4, sink=1)
+    assert memory == ("memory", 2, 5, kept)
+    assert others[0] == ("cache", 0, 5, kept)
+    assert others[1:] == [("plain", 0, 9, CacheConfig()), ("full_attention", 0, 15, CacheConfig())]
+    without = config_of(home, compare="all", cache=0)
+    assert [arm.name for arm in load_decoder(without).arms(without)] == ["memory", "plain", "full_attention"]
+
+
+def test_the_cache_alone_is_trained_and_measured(home, tmp_path):
+    torch.set_default_dtype(torch.float32)
+    result, _ = tune_language(config_of(home, compare="all", test_segments=2), tmp_path, FinetuneWatcher())
+    tested = result["metrics"]["test"]
+    assert {"carried", "memory_reset", "reset", "cache", "plain", "full_attention"} <= tested.keys()
+    assert tested["cache"] not in (tested["carried"], tested["plain"])
+
+
 def test_a_sink_of_no_cache_is_refused(home):
     with pytest.raises(ConfigError, match=r"sink=2 has no effect with cache=0; leave it out"):
         config_of(home, cache=0, sink=2)
@@ -125,5 +145,5 @@ def test_a_folder_from_before_there_was_a_cache_is_a_run_without_one(home, tmp_p
     (tmp_path / "config.yaml").write_text(write_yaml(sealed({**former, "format": 5})))
     again, was_finished = tune_language(config_of(home, cache=0), tmp_path, FinetuneWatcher())
     assert (was_finished, again) == (True, result)
-    with pytest.raises(ConfigError, match="holds a run with cache=0, not None; name another --out"):
+    with pytest.raises(ConfigError, match="with cache=0, not None; name another --out, go on with --cache 0"):
         tune_language(config_of(home), tmp_path, FinetuneWatcher())

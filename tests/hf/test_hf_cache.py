@@ -259,13 +259,21 @@ def test_what_cannot_be_is_told_in_a_line():
         rmt.add_memory(plain("llama"), sink=3)
     with pytest.raises(ConfigError, match="cache='8' is not"):
         rmt.add_memory(plain("llama"), cache="8")
-    with pytest.raises(ConfigError, match="segment_length=50 is too long: the model has 64 positions, 26 of"):
+    long = (
+        "segment_length=50 is too long: the model has 64 positions, 26 of them for memory, cache and special"
+    )
+    with pytest.raises(ConfigError, match=long):
         rmt.add_memory(plain("llama"), memory=2, segment_length=50, cache=20)
+    room = "memory=2, cache=60 and sink=4 leave no room for text: they take 66 of the model's 64 positions"
+    with pytest.raises(ConfigError, match=room):
+        rmt.add_memory(plain("llama"), memory=2, cache=60)
+    with pytest.raises(ConfigError, match="cache=8 would hold the special tokens of every segment; use"):
+        rmt.add_memory(plain("llama"), cache=8, special_tokens=(1, 0))
     other = cached_only("llama", 6).initial_state(2)
     with pytest.raises(ConfigError, match=r"state with cache.0 of shape \(2, 6, 16\) does not fit"):
         cached_only("llama", 4)(ids(), state=other)
     assert rmt.add_memory(plain("llama"), cache=8).settings.sink == 4
-    assert "cache 8" in repr(rmt.add_memory(plain("llama"), cache=8))
+    assert "cache 8 + 4" in repr(rmt.add_memory(plain("llama"), cache=8))
 
 
 @torch.no_grad()

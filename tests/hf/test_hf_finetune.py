@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 
+from rmt.hf import add_memory
 from tests.cli.command import rmt, varied
 from tests.covering import quick
 from tests.hf.tokens import tokenizer
@@ -453,6 +454,23 @@ def test_info_says_what_memory_would_be(capsys):
     out = rmt(capsys, f"info {backbone('gpt2')} --memory 4 --layout causal").out
     assert "causal: text mem×4; possible: paper, causal" in out  # the kind associative has no read block
     assert "causal throughout" in out
+
+
+def test_info_says_what_a_cache_takes(capsys):
+    plain("llama").save_pretrained("llama")
+    out = rmt(capsys, "info llama --cache 8").out
+    lines = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert lines["cache"] == "the last 8 tokens and the first 4 of a text, in every layer"
+    assert lines["segment"] == "42 tokens of text beside memory, cache and special tokens"
+
+
+def test_info_of_a_model_with_memory_takes_no_settings_of_memory(capsys, tmp_path):
+    model = add_memory(plain("llama"), memory=3, cache=8)
+    model.save_pretrained(tmp_path)
+    assert "the last 8 tokens" in rmt(capsys, f"info {tmp_path}").out
+    code, _, err = rmt(capsys, f"info {tmp_path} --cache 4")
+    assert code == 2
+    assert err == f"rmt: cache=4 has no effect: {str(tmp_path)!r} has its memory already; leave it out\n"
 
 
 def test_the_settings_can_come_from_a_file_and_be_printed(capsys):

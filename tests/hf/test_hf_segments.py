@@ -273,6 +273,8 @@ def test_what_cannot_have_memory_says_why():
         rmt.add_memory(plain("bert", is_decoder=True))
     with pytest.raises(ConfigError, match="T5EncoderModel cannot have memory"):
         rmt.add_memory(transformers.T5EncoderModel(plain("t5").config))
+    with pytest.raises(ConfigError, match="FalconModel with alibi=True cannot have memory: its scores count"):
+        rmt.add_memory(plain("falcon", alibi=True))
     with pytest.raises(ConfigError, match="its layers of chunked_attention are no attention to all"):
         rmt.add_memory(plain("qwen3", layer_types=["chunked_attention", "full_attention"]))
     with pytest.raises(ConfigError, match="model=Linear is not a pretrained model"):

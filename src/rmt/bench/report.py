@@ -179,7 +179,7 @@ def describe(name: str, config: RunConfig, segment_length: int) -> str:
     size += f", {model.norm}-norm" + (f", dropout {model.dropout:g}" if model.dropout else "")
     return (
         f"{name}: {config.preset}, {size}, {model.positions} positions, memory {model.memory.size}, cache "
-        f"{model.cache.size}, {model.vocabulary:,} tokens; {task.name} in segments of {segment_length}, "
+        f"{model.cache}, {model.vocabulary:,} tokens; {task.name} in segments of {segment_length}, "
         f"batch {config.train.batch}, BPTT {config.bptt.schedule} depth {config.bptt.depth}; "
         f"{config.optimizer.name}, {config.precision}"
         + (f", {config.threads} CPU thread{'s' * (config.threads > 1)}" if config.threads else "")

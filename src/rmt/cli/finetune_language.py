@@ -21,7 +21,7 @@ from rmt.train.stored import settings_in
 
 EXAMPLES = """examples:
   rmt finetune novel.txt --task lm --backbone MODEL                     text in, model out
-  rmt finetune novel.txt --task lm --backbone MODEL --compare all        beside the plain decoder
+  rmt finetune novel.txt --task lm --backbone MODEL --compare all        what memory is worth
   rmt finetune FOLDER --task lm --backbone MODEL --segment_length 512   train.txt, valid.txt, test.txt
 The same command on the same --out resumes. rmt finetune --help is about labelled documents."""
 COMMAND = Command(
@@ -40,7 +40,8 @@ NAMES = {  # what a perplexity is of
     "carried_untrained": "before training, state carried",
     "memory_reset_untrained": "before training, memory reset, the cache carried",
     "reset_untrained": "before training: plain windows",
-    "plain": "plain windows, trained on equal tokens",
+    "cache": "the cache without memory, trained on equal tokens",
+    "plain": "plain windows of segment and cache, trained on equal tokens",
     "full_attention": "full attention over a training sequence, trained on equal tokens",
 }
 

@@ -21,9 +21,9 @@ class InfoOptions(TrustOptions):
     """The options of `rmt info`."""
 
     backbone: str = required("folder or name on the hub; only config.json is read", argument="BACKBONE")
-    memory: int = option(10, "memory tokens", at_least(0))
-    cache: int = option(
-        0, "tokens before a segment that every layer of a decoder sees; 0 = none", at_least(0)
+    memory: int | None = option(None, "memory tokens; none = ten", at_least(0))
+    cache: int | None = option(
+        None, "tokens before a segment that every layer of a decoder sees; none = no cache", at_least(0)
     )
     layout: Literal["paper", "prefix", "causal"] | None = option(
         None, "paper, prefix (encoders) or causal (decoders); none = paper"
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     from rmt.documents.describe import describe
 
     with trusting(options.trust):
-        lines = describe(options.backbone, options.memory, options.layout, options.cache)
+        lines = describe(options.backbone, memory=options.memory, layout=options.layout, cache=options.cache)
     for name, value in lines.items():
         print(f"{name:12} {value}")
     return 0

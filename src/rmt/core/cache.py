@@ -36,7 +36,7 @@ class Cache:
             return state.cache, state.cached
         new = tuple(self.kept(h.detach(), spans) for h in layer_inputs)
         if valid is not None or self.sink:
-            return self.push_ragged(state, new, spans, valid)
+            return self.push_selected(state, new, spans, valid)
         cache = tuple(self.last_rows(old, rows) for old, rows in zip(state.cache, new, strict=True))
         return cache, (state.cached + new[0].shape[1]).clamp(max=self.size)
 
@@ -48,7 +48,7 @@ class Cache:
         """The last C of rows (B, C, D) and of new ones behind them."""
         return torch.cat([old[:, new.shape[1] :], new[:, -self.size :]], dim=1)
 
-    def push_ragged(
+    def push_selected(
         self, state: State, new: LayerInputs, spans: Spans, valid: Tensor | None
     ) -> tuple[LayerInputs, Tensor]:
         """As `push`, where rows may have padding: it is left out row by row."""
@@ -78,6 +78,6 @@ def cache_reach(layers: int, length: int, size: int) -> int:
     """How many tokens before a segment can change its outputs through a cache of `size` tokens alone.
 
     In each layer a state sees the cache of its own segment, so below the last one whole segments of `length`
-    tokens are passed: (N-1) · L · ⌈C/L⌉ + C.
+    tokens are passed: (N-1) · L · ⌈C/L⌉ + C. A sink, which reaches the first tokens of all, is not counted.
     """
     return (layers - 1) * length * ceil(size / length) + size

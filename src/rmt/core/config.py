@@ -69,6 +69,10 @@ class CacheConfig:
         if self.sink and not self.size:
             raise ConfigError(f"cache.sink={self.sink} has no effect without cache.size; leave it out")
 
+    def __str__(self) -> str:
+        """The last positions that are kept, and the first."""
+        return f"{self.size} + {self.sink}" if self.sink else str(self.size)
+
     @property
     def rows(self) -> int:
         """How many rows of a layer are kept: the last of a sequence, and its first."""

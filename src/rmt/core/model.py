@@ -83,7 +83,7 @@ class SegmentModel(nn.Module):
         parameters = sum(parameter.numel() for parameter in self.parameters())
         return (
             f"{config.layers} layers × {config.width}, vocabulary {config.vocabulary}, "
-            f"memory {config.memory.size}, cache {config.cache.size}, {parameters:,} parameters"
+            f"memory {config.memory.size}, cache {config.cache}, {parameters:,} parameters"
         )
 
     def initial_state(self, batch: int) -> State:

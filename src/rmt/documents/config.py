@@ -103,6 +103,8 @@ class FinetuneConfig(TuningConfig):
                 )
             if value != off and self.segments == 1:
                 raise ConfigError(f"{name}={value!r} has no effect with segments=1; use more --segments")
+        if self.cache and self.segments == 1:
+            raise ConfigError(f"cache={self.cache} has no effect with segments=1; leave it out")
         for name in ("memory", "cache"):
             if self.answer == "mean" and getattr(self, name):
                 raise ConfigError(

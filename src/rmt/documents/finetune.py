@@ -266,9 +266,11 @@ def refuse_difference(stored: Mapping[str, Any], current: Mapping[str, Any], fol
     """Raise for the first setting of the run in a folder that is another one now."""
     for name in (*current, *stored):
         if stored.get(name) != current.get(name):
+            former = stored.get(name)
+            same = "" if former is None or isinstance(former, bool) else f" go on with --{name} {former},"
             raise ConfigError(
-                f"out={str(folder)!r} holds a run with {name}={stored.get(name)}, not {current.get(name)}; "
-                "name another --out, or start anew with --restart"
+                f"out={str(folder)!r} holds a run with {name}={former}, not {current.get(name)}; "
+                f"name another --out,{same} or start anew with --restart"
             )
 
 

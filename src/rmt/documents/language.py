@@ -148,11 +148,11 @@ class LanguageRun:
 
     def perplexities(self, arm: Arm, model: Any, split: str) -> dict[str, float]:
         """Perplexities of a split by their names: of an arm with memory, by what is carried."""
-        carries: dict[str, Carry] = (
-            {"carried": everything, "reset": nothing} if arm.memory else {arm.name: nothing}
-        )
-        if arm.cache:
-            carries["memory_reset"] = cache_alone(model)
+        carries: dict[str, Carry] = {arm.name: everything}
+        if arm.memory:
+            carries = {"carried": everything, "reset": nothing}
+            if arm.cache.size:
+                carries["memory_reset"] = cache_alone(model)
         return {
             name: perplexity_of(
                 model, self.rows[split], arm.length, carry=carry, precision=self.config.precision

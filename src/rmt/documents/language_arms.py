@@ -1,4 +1,4 @@
-"""What is compared when a decoder learns a text: with memory, in plain windows, with full attention."""
+"""What is compared when a decoder learns a text: memory, the cache alone, plain windows, full attention."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 
 import torch
 
+from rmt.core.config import CacheConfig
 from rmt.documents.language_config import LanguageConfig
 from rmt.documents.pretrained import PretrainedSource, weights_only
 from rmt.documents.tuned import savable_tokenizer
 from rmt.errors import ConfigError
 from rmt.hf import add_memory
-from rmt.hf.families import FAMILIES, Family, limit_of, segment_backbone
-from rmt.hf.layer_cache import position_table
-from rmt.hf.wrap import USUAL_SINK
+from rmt.hf.families import FAMILIES, Family, limit_of
+from rmt.hf.layer_cache import learned_positions
+from rmt.hf.settings import usual_sink
 
 
 class Arm(NamedTuple):
@@ -23,12 +24,13 @@ class Arm(NamedTuple):
     name: str
     memory: int
     length: int  # tokens that see each other
-    cache: int = 0  # tokens before them that they see
+    cache: CacheConfig = CacheConfig()  # tokens before them that they see
 
     @property
     def lengths(self) -> str:
         """Segment and cache in words."""
-        return f"segments of {self.length} tokens, {f'a cache of {self.cache}' if self.cache else 'no cache'}"
+        cache = f"a cache of {self.cache}" if self.cache.size else "no cache"
+        return f"segments of {self.length} tokens, {cache}"
 
     def folder(self, run: Path) -> Path:
         """Where its log and its checkpoints are: the run's own folder for the model that it is about."""
@@ -48,8 +50,8 @@ class PretrainedDecoder(NamedTuple):
             self.model,
             memory=arm.memory,
             segment_length=arm.length,
-            cache=arm.cache,
-            sink=config.sink if arm.memory else None,
+            cache=arm.cache.size,
+            sink=arm.cache.sink,
             special_tokens=(0, 0),
             checkpoint=config.checkpoint,
             **memory,
@@ -59,13 +61,14 @@ class PretrainedDecoder(NamedTuple):
         """The arm with memory, its segments as long as asked for, or as fits."""
         cache = self.usual_cache(config) if config.cache is None else config.cache
         length = self.room(config, cache) if config.segment_length is None else config.segment_length
-        return Arm("memory", config.memory, length, cache)
+        kept = CacheConfig(size=cache, sink=usual_sink(cache, config.sink))
+        return Arm("memory", config.memory, length, kept)
 
     def usual_cache(self, config: LanguageConfig) -> int:
         """As many tokens as a segment has, where both fit; none where positions are learned."""
-        if position_table(segment_backbone(self.model, self.family)):
+        if learned_positions(self.model, self.family):
             return 0
-        room = self.room(config, 0) - (USUAL_SINK if config.sink is None else config.sink)
+        room = self.room(config, 0) - usual_sink(1, config.sink)
         length = room - room // 2 if config.segment_length is None else config.segment_length
         return max(0, min(length, room - length))
 
@@ -84,17 +87,17 @@ class PretrainedDecoder(NamedTuple):
     def arms(self, config: LanguageConfig) -> list[Arm]:
         """The model with memory, and those that it is compared with."""
         memory = self.with_memory(config)
-        length = memory.length
-        plain = Arm("plain", 0, length)
-        whole = Arm("full_attention", 0, length * config.segments)
-        arms = {"none": [memory], "plain": [memory, plain], "all": [memory, plain, whole]}[config.compare]
+        alone = [memory._replace(name="cache", memory=0)] if memory.cache.size else []
+        plain = Arm("plain", 0, memory.length + memory.cache.size)
+        whole = Arm("full_attention", 0, memory.length * config.segments)
+        others = {"none": [], "plain": [plain], "all": [*alone, plain, whole]}[config.compare]
         limit = limit_of(self.model.config, self.family)
-        if whole in arms and limit is not None and whole.length > limit:
+        if whole in others and limit is not None and whole.length > limit:
             raise ConfigError(
-                f"compare=all: full attention over {config.segments} × {length} tokens needs more than the "
-                f"decoder's {limit} positions; use --compare plain, or fewer or shorter segments"
+                f"compare=all: full attention over {config.segments} × {memory.length} tokens needs more "
+                f"than the decoder's {limit} positions; use --compare plain, or fewer or shorter segments"
             )
-        return arms
+        return [memory, *others]
 
 
 def load_decoder(config: LanguageConfig) -> PretrainedDecoder:

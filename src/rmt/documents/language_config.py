@@ -36,7 +36,9 @@ class LanguageConfig(TuningConfig):
     test_segments: int = option(20, "segments of a tested sequence, memory carried through them", above(1))
     test_tokens: int | None = option(None, "the most tokens of a split to test; none = all", above(0))
     compare: Literal["none", "plain", "all"] = option(
-        "none", "also train the plain decoder on equal tokens, in windows; all = with full attention, too"
+        "none",
+        "also train the plain decoder on equal tokens, in windows of segment and cache; all = with the cache "
+        "alone and with full attention, too",
     )
 
     def __post_init__(self) -> None:

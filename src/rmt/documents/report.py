@@ -40,9 +40,9 @@ def documents_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
     """A row per setting, in the order of the first result of each."""
     groups: dict[str, list[Result]] = defaultdict(list)
     for result in results:
-        config = renamed(result["config"])
+        config = {"cache": 0, "sink": None, **renamed(result["config"])}
         settings = {name: value for name, value in config.items() if name not in INCIDENTAL}
-        groups[str(settings)].append(result)
+        groups[str(sorted(settings.items()))].append(result)
     return [row(members) for members in groups.values()]
 
 
@@ -52,7 +52,7 @@ def row(results: list[Result]) -> tuple[str, ...]:
         Path(config["data"]).name,
         Path(config["backbone"]).name,
         str(config["segments"]),
-        str(config["memory"]),
+        f"{config['memory']}, cache {config['cache']}" if config.get("cache") else str(config["memory"]),
         str(config["depth"]),
         str(len(results)),
         spread(results, "test", "f1"),

@@ -18,7 +18,8 @@ from rmt.yamlfile import load_yaml
 SEALED_SINCE = 3  # formats of config.yaml with a checksum; folders of fine-tuning had no format before it
 # what runs of release 17fc2a8 called them
 OLD_NAMES = {"rate": "lr", "memory_rate": "memory_lr", "decay": "weight_decay", "scale": "memory_scale"}
-BEFORE = {"cache": 0}  # where that is not the default of today: nothing was cached before there was a choice
+ADDED = {"cache": 6, "sink": 6}  # fields that are newer than that, and their format
+BEFORE = {"cache": 0}  # what they were before, where that is not the default of today
 OLD_PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
 
@@ -31,8 +32,9 @@ def load_settings(folder: Path, kind: type = FinetuneConfig) -> dict[str, Any]:
     path = folder / "config.yaml"
     values = load_yaml(path)
     fields = {leaf.name: plain(leaf.default) for leaf in leaves(kind)}
-    if format_of(values, path) >= SEALED_SINCE and SEAL not in values:
-        require_all(values, fields, path)
+    version = format_of(values, path)
+    if version >= SEALED_SINCE and SEAL not in values:
+        require_all(values, (name for name in fields if ADDED.get(name, 0) <= version), path)
     return {**fields, **BEFORE, **renamed(settings_in(unsealed(values, path, EDITED), path))}
 
 

@@ -34,7 +34,7 @@ class AttentionView:
         if not isinstance(model, WithMemory):
             raise ConfigError(f"{type(model).__name__} has no memory; wrap it with rmt.add_memory first")
         self.model: Any = model
-        self.cache = Cache(self.model.settings.cached)
+        self.cache = Cache(self.model.settings.cache_config)
         self.predicts = isinstance(model, DecoderMemory) and self.model.get_output_embeddings() is not None
 
     def initial_state(self, batch: int) -> State:

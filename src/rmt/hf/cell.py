@@ -17,7 +17,7 @@ from rmt.core.spans import Spans
 from rmt.core.state import State
 from rmt.hf.backbone import SegmentBackbone
 from rmt.hf.families import Family, Layout
-from rmt.hf.layer_cache import CachedLayers
+from rmt.hf.layer_cache import CachedLayerInputs
 from rmt.hf.masks import READ, TOKEN, WRITE, backbone_mask
 from rmt.hf.segments import TextSegment
 from rmt.hf.settings import Settings
@@ -69,7 +69,7 @@ class Cell:
         self.embedding = self.backbone.module.get_input_embeddings()
         self.config = model.config
         self.memory: Memory = model.memory
-        self.cache = Cache(model.settings.cached)
+        self.cache = Cache(model.settings.cache_config)
         self.settings: Settings = model.settings
         self.family: Family = model.family
         self.layout: Layout = model.layout
@@ -83,7 +83,7 @@ class Cell:
             segment = self.recorder.lengthened(segment)
         packed = self.pack(segment, state)
         memory = PackedLayerMemory(self, state.carried, packed) if self.memory.in_layers else None
-        cached = CachedLayers(state.cache, memory) if state.cache else None
+        cached = CachedLayerInputs(state.cache, memory) if state.cache else None
         output = None if self.recorder is None else self.recorder(packed)
         if output is None:
             output = self.run(segment, self.behind_cache(packed, state), cached or memory)

@@ -130,6 +130,11 @@ def family_of(model: Any) -> Family:
         )
     if family.kind == "encoder" and getattr(config, "is_decoder", False):
         raise ConfigError(f"{name} with is_decoder=True cannot have memory: set is_decoder=False")
+    if getattr(config, "alibi", False):
+        raise ConfigError(
+            f"{name} with alibi=True cannot have memory: its scores count tokens from the mask; load a model "
+            "with rotary positions"
+        )
     others = other_layers(config)
     if family.kind == "decoder" and others:
         raise ConfigError(

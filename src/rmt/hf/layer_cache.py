@@ -20,7 +20,7 @@ from rmt.hf.families import Family, segment_backbone
 from rmt.hf.settings import Settings
 
 
-class CachedLayers:
+class CachedLayerInputs:
     """Around the layers: the first rows get their cached inputs, and the inputs of all rows are kept."""
 
     def __init__(self, cache: LayerInputs, memory: LayerMemory | None):
@@ -32,9 +32,9 @@ class CachedLayers:
         """The input of a layer (B, C + n, D)."""
         if self.memory is not None:
             hidden = self.memory.before(layer, hidden)
-        cached = self.cache[layer].to(hidden.dtype)
+        cached = self.cache[layer].to(hidden)
         hidden = torch.cat([cached, hidden[:, cached.shape[1] :]], dim=1)
-        self.inputs = *self.inputs, hidden.detach().to(self.cache[layer].dtype)
+        self.inputs = *self.inputs, hidden.detach().to(self.cache[layer])
         return hidden
 
     def after(self, layer: int, hidden: Tensor) -> None:
@@ -52,7 +52,12 @@ def require_cachable(model: Any, family: Family, settings: Settings) -> None:
         raise ConfigError(
             f"cache={settings.cache} is for decoders: in {name} a token sees its whole segment; use cache=0"
         )
-    table = position_table(segment_backbone(model, family))
+    if settings.prefix or settings.suffix:
+        raise ConfigError(
+            f"cache={settings.cache} would hold the special tokens of every segment; use "
+            "special_tokens=(0, 0)"
+        )
+    table = learned_positions(model, family)
     if table:
         raise ConfigError(
             f"cache={settings.cache}: {name} adds learned positions to its embeddings ({table}), and cached "
@@ -60,8 +65,9 @@ def require_cachable(model: Any, family: Family, settings: Settings) -> None:
         )
 
 
-def position_table(backbone: nn.Module) -> str:
-    """The name of a table of learned positions; empty where there is none."""
+def learned_positions(model: Any, family: Family) -> str:
+    """The name of a decoder's table of learned positions; empty where it has none."""
+    backbone = segment_backbone(model, family)
     config: Any = backbone.config
     words, positions = backbone.get_input_embeddings(), getattr(config, "max_position_embeddings", None)  # type: ignore[operator]
     for name, part in backbone.named_modules():

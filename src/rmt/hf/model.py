@@ -92,7 +92,7 @@ class WithMemory(PretrainedClass):
         settings = self.settings
         memory = f"memory {settings.memory} ({settings.kind})"
         if settings.cache:
-            memory += f", cache {settings.cache}"
+            memory += f", cache {settings.cache_config}"
         return f"{memory}, segments of {settings.segment_length}, {parameters:,} parameters"
 
     def save_pretrained(
@@ -137,7 +137,7 @@ class WithMemory(PretrainedClass):
         """The state before the first segment of `batch` texts."""
         like = next(self.memory.parameters())
         cached = torch.zeros(batch, dtype=torch.long, device=like.device)
-        rows, width = self.settings.cached.rows, layer_width(self.config, embedding_width(self.memory))
+        rows, width = self.settings.cache_config.rows, layer_width(self.config, embedding_width(self.memory))
         empty = like.new_zeros(()).expand(batch, rows, width)
         return State(self.memory.initial(batch), (empty,) * self.memory.layers if rows else (), cached)
 

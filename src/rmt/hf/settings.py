@@ -15,6 +15,7 @@ from rmt.hf.families import Family, Layout, limit_of, longest_segment
 Overlong = Literal["error", "truncate"]
 Alignment = Literal["left", "right", "even"]
 Scale = Literal["free", "embedding"]
+USUAL_SINK = 4  # tokens, as Xiao et al. (2024) found to be enough
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +55,16 @@ class Settings:
             positive("bptt", self.bptt, zero=True)
 
     @property
-    def cached(self) -> CacheConfig:
+    def cache_config(self) -> CacheConfig:
         """What is cached: the positions of tokens."""
         return CacheConfig(size=self.cache, sink=self.sink)
+
+
+def usual_sink(cache: int, sink: int | None) -> int:
+    """How many first tokens a cache keeps besides: as many as are asked for, else a few."""
+    if sink is None:
+        return USUAL_SINK if cache else 0
+    return sink
 
 
 def settings_of(config: Any) -> Settings:
@@ -84,11 +92,17 @@ def require_fitting(config: Any, family: Family, settings: Settings, memory: int
         return
     rest = limit - most
     if most < 1:
+        takes = f"memory={settings.memory} leaves no room for text: it takes"
+        if settings.cache:
+            takes = (
+                f"memory={settings.memory}, cache={settings.cache} and sink={settings.sink} leave no room "
+                "for text: they take"
+            )
         raise ConfigError(
-            f"memory={settings.memory} leaves no room for text: it takes {rest} of the model's {limit} "
-            "positions with the special tokens; choose less"
+            f"{takes} {rest} of the model's {limit} positions with the special tokens; choose less"
         )
+    others = "memory, cache" if settings.cache else "memory"
     raise ConfigError(
         f"segment_length={settings.segment_length} is too long: the model has {limit} positions, "
-        f"{rest} of them for memory and special tokens; choose at most {most}"
+        f"{rest} of them for {others} and special tokens; choose at most {most}"
     )

@@ -27,7 +27,7 @@ from rmt.hf.inputs import (
     require_same_form,
     require_tokens,
 )
-from rmt.hf.layer_cache import CachedLayers
+from rmt.hf.layer_cache import CachedLayerInputs
 from rmt.hf.masks import layered, sliding_window_of
 from rmt.hf.segments import gather, scatter
 from rmt.hf.steppable import require_steppable
@@ -223,7 +223,7 @@ class SegmentCache(Cache):
         self.in_block = torch.cat([self.in_block, torch.full_like(exists[0], block)])
         positions = self.exists.cumsum(1) - 1  # (B, K + n)
         empty = tuple(rows[:, :0] for rows in self.state.cache)
-        cached = CachedLayers(cache or empty, layers) if empty else None
+        cached = CachedLayerInputs(cache or empty, layers) if empty else None
         output = self.cell.backbone(
             cached or layers,
             inputs_embeds=embedded,

@@ -38,6 +38,7 @@ from rmt.hf.settings import (
     Settings,
     layout_of,
     require_fitting,
+    usual_sink,
 )
 
 MIXINS = {"encoder": EncoderMemory, "decoder": DecoderMemory, "seq2seq": Seq2SeqMemory}
@@ -45,7 +46,6 @@ MIXINS = {"encoder": EncoderMemory, "decoder": DecoderMemory, "seq2seq": Seq2Seq
 ALIGNMENTS: dict[str, Alignment] = {"encoder": "right", "decoder": "left", "seq2seq": "right"}
 # in decoders, memory that starts harmless; encoders as in the paper
 KINDS = {"encoder": "tokens", "decoder": "associative", "seq2seq": "tokens"}
-USUAL_SINK = 4  # tokens, as Xiao et al. (2024) found to be enough
 AUTO = (
     "AutoModel",
     "AutoModelForMaskedLM",
@@ -97,7 +97,7 @@ def add_memory(
         memory=memory,
         kind=default_kind(family, memory) if kind is None else kind,
         cache=cache,
-        sink=(USUAL_SINK if cache else 0) if sink is None else sink,
+        sink=usual_sink(cache, sink),
         segment_length=1 if segment_length is None else segment_length,
         max_segments=max_segments,
         overlong=overlong,
@@ -151,7 +151,7 @@ def required_positions(model: Any, family: Family, settings: Settings) -> int:
             "texts yourself, or give them in pieces with state="
         )
     require_cachable(model, family, settings)
-    return layout.separator + memory.read_size + memory.write_size + settings.cached.rows
+    return layout.separator + memory.read_size + memory.write_size + settings.cache_config.rows
 
 
 def embedding_rms(model: Any) -> float:
