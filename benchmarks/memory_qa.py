@@ -26,7 +26,7 @@ from rmt.cli.progress import observer
 from rmt.core.model import SegmentModel
 from rmt.evaluate.distant import distant_accuracy
 from rmt.experiments.recipe import Settings, merge, resolve
-from rmt.experiments.run import load_result, prepare, train
+from rmt.experiments.run import load_result, opened, train
 from rmt.tasks.memory_qa import MemoryQA
 from rmt.train.checkpoint import Checkpoints, load
 from rmt.train.config import RunConfig, build_task
@@ -121,9 +121,8 @@ def continued(config: RunConfig, folders: list[Path], watcher: Observer) -> dict
     """The result of a run in the second folder that starts with the weights of the first."""
     loop = Loop(config, folders[1], watcher)
     loop.trainer.model.load_state_dict(last(folders[0]).state_dict())
-    folders[1].mkdir(exist_ok=True)
-    prepare(config, folders[1], restart=False)
-    return loop.run()
+    with opened(loop, restart=False):
+        return loop.run()
 
 
 def last(folder: Path) -> SegmentModel:

@@ -93,6 +93,40 @@ def test_the_words_below_the_table_are_what_was_measured() -> None:
     assert carried("retrieval-quadratic", "transformer_xl") == 6 * carried("retrieval-quadratic", "rmt")
 
 
+def test_a_row_of_the_newer_recipe_compares_runs_of_it_with_the_same_rates(summary: ModuleType) -> None:
+    rows = [row for row in summary.algorithmic() if row.recipe == "modern-2"]
+    names = {row.title.removesuffix(" segments").replace(", ", " in ") for row in rows}
+    runs = [
+        run
+        for run in results("recipe-2")
+        if run.get("row") in names | {f"Transformer-XL, {name}" for name in names}
+    ]
+    assert len(names) == 5
+    assert {run["recipe"] for run in runs} == {"modern-2"}
+    assert {(run["config"]["optimizer"]["matrix_lr"], run["config"]["optimizer"]["lr"]) for run in runs} == {
+        (0.01, 0.001)
+    }
+    assert max(run["steps"] for run in runs if run["model"] == "rmt") <= 900
+
+
+def test_the_words_on_transformer_xl_are_what_was_measured(summary: ModuleType) -> None:
+    values = sorted(summary.newest("Transformer-XL, copy-24 in 9"))
+    assert "at {:.2f}, {:.2f} and {:.2f} then".format(*values) in README
+    retrieval = summary.newest("retrieval in 3")
+    assert f"its {len(retrieval)} seeds are at {int(min(retrieval) * 1000) / 1000}" in README
+
+
+def test_the_words_on_memory_without_gradient_are_what_was_measured() -> None:
+    bits = {
+        (run["model"], run["config"]["bptt"]["depth"]): run["value"]
+        for run in results("text-enwik8-prefix")
+        if run["recipe"] == "modern"
+    }
+    plain = bits["baseline", 0]
+    assert f"memory gains {plain - bits['rmt', 2]:.3f} bits per byte" in README
+    assert f"{plain - bits['rmt', 0]:.3f} of them at depth 0" in README
+
+
 def carried(name: str, model: str) -> int:
     """The bytes of state of the largest run of a model."""
     return max(run["state_bytes"] for run in results(name) if run["model"] == model)

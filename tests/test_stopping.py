@@ -16,9 +16,9 @@ from rmt.stopping import (
     Interrupted,
     Stopped,
     StopRequest,
+    handling_signals,
     hang_up_with_parent,
-    listening,
-    undisguised,
+    reraising_interruptions,
 )
 
 
@@ -57,7 +57,7 @@ def test_a_signal_that_nobody_answered_stops_behind_the_work():
 
 
 def interrupted_within(library) -> None:
-    with listening(), undisguised():
+    with handling_signals(), reraising_interruptions():
         library()
 
 
@@ -91,7 +91,7 @@ def test_handlers_are_put_back_and_ignored_signals_stay_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         others = [signal.getsignal(number) for number in SIGNALS]
-        with listening():
+        with handling_signals():
             assert signal.getsignal(signal.SIGTERM) is REQUEST
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             with pytest.raises(Interrupted):
@@ -106,7 +106,7 @@ def test_another_thread_than_the_main_one_installs_nothing():
     seen = []
 
     def look() -> None:
-        with listening():
+        with handling_signals():
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=look)
@@ -139,7 +139,7 @@ def test_a_process_is_asked_to_stop_when_the_one_that_started_it_is_gone():
 def wait_to_be_stopped(sender: int) -> None:
     """Write down what ends this process."""
     try:
-        with listening():
+        with handling_signals():
             hang_up_with_parent()
             os.write(sender, b"ready")
             time.sleep(60)

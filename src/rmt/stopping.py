@@ -1,7 +1,7 @@
 """Signals that ask a command to stop: noted by a handler, answered where a run can be saved.
 
-Handlers are installed by command lines only, with `listening`. What saves its work asks `REQUEST`, which
-never has a signal where nobody listens.
+Handlers are installed by command lines only, with `handling_signals`. What saves its work asks `REQUEST`,
+which never has a signal where nothing handles them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ REQUEST = StopRequest()  # signals are the whole process's
 
 
 @contextmanager
-def listening() -> Iterator[None]:
+def handling_signals() -> Iterator[None]:
     """While this is open, SIGINT, SIGTERM and SIGHUP ask to stop.
 
     A signal that is ignored stays so (nohup). In another thread than the main one nothing is changed: there,
@@ -107,7 +107,7 @@ def listening() -> Iterator[None]:
 
 
 @contextmanager
-def undisguised() -> Iterator[None]:
+def reraising_interruptions() -> Iterator[None]:
     """Whatever error a library has made of an interruption, raise the interruption."""
     try:
         yield

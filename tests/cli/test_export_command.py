@@ -30,3 +30,19 @@ def test_a_wrapped_model_is_exported_from_its_folder(tmp_path, capsys):
 def test_a_folder_that_is_neither_run_nor_model_is_one_line(tmp_path, capsys):
     assert main(["export", str(tmp_path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_encoder_is_refused_as_what_cannot_be_exported(tmp_path, capsys):
+    pytest.importorskip("transformers")
+    import rmt.hf
+    from tests.hf.zoo import plain
+
+    model = rmt.hf.add_memory(plain("bert", "ForSequenceClassification"), memory=2, segment_length=6)
+    model.save_pretrained(tmp_path / "model")
+    capsys.readouterr()
+    assert main(["export", str(tmp_path / "model"), "-o", str(tmp_path / "x.pt2")]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("rmt: model=")
+    assert "/model' is of type 'rmt_bert': only decoders with memory, and runs of rmt train" in err
+    assert err.count("\n") == 1

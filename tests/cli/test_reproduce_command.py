@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rmt.cli.reproduce import time_of
 from rmt.experiments import launchers, suites
 from rmt.experiments.suites import Ordered
 from tests.cli.command import TRAIN, rmt
@@ -32,15 +33,29 @@ def test_a_dry_run_prints_every_cell_with_its_time_and_leaves_nothing(capsys):
     assert [line.split("  ")[0] for line in cells][:2] == ["made-text-baseline", "made-text-transformer_xl-2"]
     assert all("3 rates, 1 seed, 750 updates, " in line for line in cells)
     assert total.startswith(f"{len(cells)} cells, about ")
-    assert "minutes of an idle CPU core; about" in total
+    assert "minutes of an idle CPU core (about " in total
+    assert total.endswith(" with 2 workers)")
     assert list(Path().iterdir()) == []
 
 
 def test_a_plan_says_whose_data_are_not_here(capsys):
     answer = rmt(capsys, "reproduce table-4 --scale gpu --dry_run --data nowhere/enwik8")
     assert answer.code == 0
-    assert "not known" in answer.out
-    assert "5 whose time is not known" in answer.out.splitlines()[-1]
+    assert answer.out.splitlines()[-1] == "5 cells whose time is not known"
+
+
+def test_a_plan_says_how_to_get_data_by_options_that_it_has(capsys):
+    answer = rmt(capsys, "reproduce figure-5 --scale gpu --dry_run")
+    assert "run rmt data get enwik8-204, or name a prepared copy with --data FOLDER" in answer.out
+    assert "--path" not in answer.out
+
+
+def test_times_that_are_known_in_part_are_of_so_many_cells():
+    assert time_of([60.0, 60.0], "a GPU") == "2 cells, about 2 minutes of a GPU"
+    assert time_of([60.0, 120.0, None], "a GPU", 2) == (
+        "3 cells: 2 of them about 3 minutes of a GPU (about 2 with 2 workers), 1 whose time is not known"
+    )
+    assert time_of([None], "a GPU", 2) == "1 cell whose time is not known"
 
 
 def test_a_cell_that_fails_says_why_and_the_others_are_not_trained_again(capsys, comparison):
@@ -100,7 +115,7 @@ def test_a_plan_leaves_out_what_is_finished_here_or_elsewhere(capsys, copies):
     assert [line.split("  ")[0] for line in both[:-1]] == ["first", "second"]
     finished, second, total = rmt(capsys, f"{plan} --records elsewhere.jsonl").out.splitlines()
     assert (finished, second.split("  ")[0]) == ("1 of 2 cells are finished", "second")
-    assert total.startswith("1 cells, about ")
+    assert total.startswith("1 cell, about ")
     assert not Path("runs").exists()
     rmt(capsys, "reproduce figure-3 --records elsewhere.jsonl --device cpu --out runs")
     assert rmt(capsys, plan).out.splitlines()[0] == "2 of 2 cells are finished"
@@ -117,14 +132,53 @@ def test_runs_beside_cells_are_reported_too(capsys, copies):
     assert both.out.rstrip().endswith(rmt(capsys, "report runs/alone").out.rstrip())
 
 
-@pytest.mark.parametrize("dry_run", ["", "--dry_run"])
-def test_records_of_other_cells_are_refused_before_anything_is_trained(capsys, copies, dry_run):
+def test_records_of_other_cells_finish_none(capsys, copies):
     other = copies[0].over({"train": {"steps": 5}})
     Path("elsewhere.jsonl").write_text(json.dumps(made_record(other, [0.75])) + "\n")
-    answer = rmt(capsys, f"reproduce figure-3 --records elsewhere.jsonl --out runs {dry_run}")
+    answer = rmt(capsys, "reproduce figure-3 --records elsewhere.jsonl --seconds 0 --out runs")
+    assert "elsewhere.jsonl: 0 of 2 cells are finished" in answer.out
+    assert not Path("runs/first").exists()
+
+
+def test_what_a_record_has_of_a_cell_is_not_trained_again_when_more_seeds_are_wanted(capsys, copies):
+    copies[0] = copies[0].replaced(seeds=2)
+    suites.plan = lambda order: Ordered(copies, {})  # the fixture puts the old one back
+    answer = rmt(capsys, "reproduce figure-3 --only first --records elsewhere.jsonl --device cpu --out runs")
+    assert answer.code == 0, answer.err
+    assert "elsewhere.jsonl: 0 of 1 cells are finished" in answer.out
+    assert [file.name for file in Path("runs/first").iterdir() if file.is_dir()] == ["seed-1"]
+    runs = json.loads(Path("runs/first/cell.json").read_text())["runs"]
+    assert (runs[0]["value"], [run["seed"] for run in runs]) == (0.75, [0, 1])
+
+
+def test_a_record_is_of_its_cell_in_whatever_figure_that_is_shown(capsys, copies):
+    rmt(capsys, "reproduce figure-3 --only first --records elsewhere.jsonl --out runs")
+    copies[0] = copies[0].replaced(exhibits=("figure-8",))
+    suites.plan = lambda order: Ordered(copies[:1], {})
+    answer = rmt(capsys, "reproduce figure-8 --out runs")
+    assert answer.code == 0
+    assert json.loads(Path("runs/first/cell.json").read_text())["cell"]["exhibits"] == [
+        "figure-3",
+        "figure-8",
+    ]
+
+
+def test_cells_can_be_chosen_by_their_names(capsys):
+    plan = "reproduce figure-3 --scale gpu --dry_run"
+    *cells, _ = rmt(capsys, f"{plan} --only copy-24-9-*,reverse-24-2-rmt-24").out.splitlines()
+    names = {line.split("  ")[0] for line in cells}
+    assert {"copy-24-9-rmt-8", "copy-24-9-baseline", "reverse-24-2-rmt-24"} < names
+    assert all(name.startswith("copy-24-9-") for name in names - {"reverse-24-2-rmt-24"})
+    answer = rmt(capsys, f"{plan} --only copy-24-9-rmt-9")
     assert answer.code == 2
-    assert "records='elsewhere.jsonl' has none of the 2 cells" in answer.err
-    assert not Path("runs").exists()
+    assert answer.err.startswith("rmt: unknown only 'copy-24-9-rmt-9'; did you mean 'copy-24-9-rmt-8'")
+
+
+def test_a_plan_of_several_figures_has_the_time_of_each(capsys):
+    lines = rmt(capsys, "reproduce all --scale tiny --dry_run --device cpu").out.splitlines()
+    figures = [line for line in lines if line.startswith(("figure-3: ", "figure-4: "))]
+    assert len(figures) == 2
+    assert all("cells, about" in line and line.endswith("minutes of an idle CPU core") for line in figures)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +191,7 @@ def test_records_of_other_cells_are_refused_before_anything_is_trained(capsys, c
         ("reproduce figure-3 --workers 0", "workers=0 must be at least 1"),
         ("reproduce table-3 --steps 5", "steps=5 has no effect on table-3"),
         ("reproduce figure-3 --launcher qsub", "launcher='qsub' is not known: use local, slurm, ray"),
+        ("reproduce figure-3 --launcher qsub --dry_run", "launcher='qsub' is not known: use local, slurm"),
     ],
 )
 def test_bad_input_is_one_line(capsys, command, message):
@@ -144,3 +199,58 @@ def test_bad_input_is_one_line(capsys, command, message):
     assert answer.code == 2
     assert message in answer.err
     assert answer.err.count("\n") == 1
+    assert not Path("runs").exists()
+
+
+def contents(folder: str) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in sorted(Path(folder).rglob("*")) if file.is_file()}
+
+
+def test_other_settings_in_the_same_folder_are_refused_before_anything_is_written(capsys, comparison):
+    command = "reproduce figure-3 --device cpu --out runs"
+    assert rmt(capsys, command).code == 0
+    before = contents("runs")
+    first = comparison[0]
+    comparison[0] = first.over({"train": {"steps": 5}})
+    for words in ("", " --dry_run"):
+        answer = rmt(capsys, command + words)
+        assert answer.code == 2
+        assert "to go" not in answer.out
+        assert answer.err == (
+            "rmt: out='runs' holds first with steps=4, not 5; name another --out, or go back to steps=4\n"
+        )
+    assert contents("runs") == before
+    comparison[0] = first
+    assert rmt(capsys, command).code == 0
+
+
+def test_other_settings_over_runs_that_are_not_finished_are_refused_too(capsys, comparison):
+    command = "reproduce figure-3 --only first --device cpu --out runs"
+    assert rmt(capsys, command).code == 0
+    Path("runs/first/cell.json").unlink()
+    comparison[0] = comparison[0].replaced(rates=(0.01, 0.02))
+    answer = rmt(capsys, command)
+    assert answer.code == 2
+    assert "out='runs' holds first with rates=[], not [0.01, 0.02]; name another --out" in answer.err
+
+
+def test_more_seeds_other_figures_and_another_device_are_no_other_settings(capsys, comparison):
+    assert rmt(capsys, "reproduce figure-3 --only first --device cpu --out runs").code == 0
+    comparison[0] = comparison[0].replaced(seeds=2, exhibits=("figure-8",))
+    answer = rmt(capsys, "reproduce figure-3 --only first --device auto --out runs")
+    assert answer.code == 0, answer.err
+    assert "first  accuracy" in answer.out
+
+
+def test_a_device_that_is_not_here_is_said_at_once(capsys, comparison, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    answer = rmt(capsys, "reproduce figure-3 --device cuda --out runs")
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert "device=cuda: there is no CUDA device here; use cpu or auto" in answer.err
+    assert not Path("runs").exists()
+
+
+def test_a_launcher_may_have_the_device_that_is_not_here(capsys, comparison, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    answer = rmt(capsys, "reproduce figure-3 --device cuda --seconds 0 --out runs --launcher ssh_node={}")
+    assert answer.err == "rmt: 2 of 2 cells are not finished after 0 s; the same command goes on\n"

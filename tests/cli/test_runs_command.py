@@ -1,7 +1,10 @@
 """`rmt runs`: readable at 80 columns, filtered, sorted, compared."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import yaml
 
 from rmt.cli.main import main
 from tests.cli.command import TRAIN, rmt, varied
+from tests.documents.made_results import LANGUAGE
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +131,37 @@ def test_a_page_in_a_run_folder_is_named(capsys, sweep):
     assert rmt(capsys, "runs sweep").out.splitlines()[-1] == f"explorer: {run}/explorer.html"
     pages = [json.loads(line)["explorer"] for line in rmt(capsys, "runs sweep --json").out.splitlines()]
     assert pages == [None, f"{run}/explorer.html", None]
+
+
+def test_runs_that_share_nothing_have_no_line_of_it(capsys):
+    release = Path(__file__).parents[1] / "release" / "17fc2a8"
+    shutil.copytree(release / "copy-rmt", "runs/copy")
+    shutil.copytree(release / "text-transformer_xl_rmt", "runs/text")
+    settings = yaml.safe_load(Path("runs/text/config.yaml").read_text())
+    settings["task"] |= {"segments": 9}
+    settings |= {"recipe": "paper", "seed": 7}
+    settings["bptt"]["depth"] = 1
+    settings["model"]["memory"]["size"] = 5
+    settings.pop("sha256", None)
+    Path("runs/text/config.yaml").write_text(yaml.safe_dump(settings))
+    answer = rmt(capsys, "runs")
+    assert answer.code == 0, answer.err
+    assert answer.out.splitlines()[0].split()[0] == "run"
+
+
+def test_finished_runs_of_all_kinds_are_listed_without_torch(sweep):
+    decoder = sweep / "decoder"
+    decoder.mkdir()
+    (decoder / "config.yaml").write_text(yaml.safe_dump(LANGUAGE["config"]))
+    (decoder / "result.json").write_text(json.dumps(LANGUAGE))
+    code = (
+        "import sys; from rmt.cli.main import main; code = main(['runs', 'sweep']); "
+        "assert 'rmt.experiments.listed' in sys.modules; print('torch' in sys.modules); sys.exit(code)"
+    )
+    places = os.pathsep.join(map(str, (Path(__file__).parents[2] / "src", Path(__file__).parents[2])))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": places}
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "sweep/decoder" in done.stdout
+    assert done.stdout.splitlines()[-1] == "False"

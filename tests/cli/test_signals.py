@@ -160,13 +160,23 @@ def test_a_signal_before_there_is_anything_to_save_stops_at_once():
     _, err = process.communicate(timeout=SECONDS)
     assert process.returncode in (128 + signal.SIGTERM, -signal.SIGTERM)  # before or behind the handler
     if process.returncode > 0:
-        assert err == "rmt: interrupted by SIGTERM; a run goes on with the same command\n"
+        assert err == "rmt: interrupted by SIGTERM\n"
 
 
-def test_ctrl_c_before_signals_are_listened_to_is_a_line(capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("command", "remedy"),
+    [
+        ("train copy", "; a run goes on with the same command"),
+        ("finetune x --backbone y", "; a run goes on with the same command"),
+        ("reproduce figure-3", "; a run goes on with the same command"),
+        ("evaluate run", ""),
+        ("data list", ""),
+        ("bench copy", ""),
+    ],
+)
+def test_ctrl_c_is_a_line_that_says_how_to_go_on_where_one_can(command, remedy, capsys, monkeypatch):
     def interrupted():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rmt.cli.main.listening", interrupted)
-    code, out, err = rmt(capsys, "data list")
-    assert (code, out, err) == (130, "", "rmt: interrupted; a run goes on with the same command\n")
+    monkeypatch.setattr("rmt.cli.main.handling_signals", interrupted)
+    assert rmt(capsys, command) == (130, "", f"rmt: interrupted{remedy}\n")

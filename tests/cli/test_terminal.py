@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -88,3 +89,33 @@ def test_rich_draws_in_a_terminal_and_takes_no_cell_for_markup(monkeypatch):
         console().print(cell("[/bold]\x1b[1m"))
     stream.flush()
     assert stream.buffer.getvalue().strip() == b"[/bold]\\x1b[1m"
+
+
+@pytest.mark.parametrize(
+    ("command", "closed", "expected"),
+    [
+        ("--version", ">&-", (0, "")),
+        ("help", ">&-", (0, "")),
+        ("data list", ">&-", (0, "")),
+        ("data list", ">&- 2>&- <&-", (0, "")),
+        ("data nonsense", ">&-", (2, "rmt: unknown data command")),
+        ("data nonsense", "2>&-", (2, "")),
+        (f"train copy {TINY} --out run", ">&-", (0, "")),
+        (f"train copy {TINY} --out run", "2>&-", (0, "")),
+        ("stream {run} - --quiet", "<&-", (0, "")),
+        ("generate {run} --prompt -", "<&-", (2, "rmt: prompt='-', standard input, has no text")),
+        ("generate {run} --interactive", "<&-", (0, "rmt: type a line")),
+    ],
+)
+def test_a_closed_stream_takes_everything_and_gives_nothing(command, closed, expected, finished):
+    script = f"{sys.executable} -m rmt {command.format(run=finished)} {closed}"
+    process = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert (process.returncode, process.stderr[: len(expected[1])]) == expected
+    assert process.stderr.count("\n") == bool(expected[1])
+    assert process.stdout == "" or ">&-" not in closed.split()
+
+
+def test_no_file_of_a_run_takes_the_place_of_a_closed_stream(finished):
+    script = f"{sys.executable} -m rmt train copy {TINY} --out run <&- >&- 2>&-"
+    assert subprocess.run(["bash", "-c", script]).returncode == 0
+    assert Path("run/config.yaml").read_bytes() == (finished / "config.yaml").read_bytes()

@@ -143,7 +143,7 @@ def test_a_run_with_other_lanes_or_segments_is_another_run(capsys):
 
 def test_options_of_an_evaluation_that_have_no_effect_are_refused(capsys):
     assert rmt(capsys, f"{TRAIN} --out run --quiet").code == 0
-    assert_refused(capsys, "evaluate run --cache 9", ["evaluate_cache=9", "no cache", "leave it out"])
+    assert_refused(capsys, "evaluate run --cache 9", ["rmt: cache=9", "no cache", "leave it out"])
     assert_refused(capsys, "evaluate run --segments 2", ["segments=2 has no effect", "leave it out"])
     assert_refused(capsys, "evaluate run --samples 2", ["samples=2 has no effect", "leave it out"])
     assert_refused(capsys, "evaluate run --segment_length 0", ["segment_length=0", "at least 1"])

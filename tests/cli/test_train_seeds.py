@@ -49,8 +49,10 @@ def test_finished_seeds_are_kept_and_more_are_trained_beside_them(capsys, tmp_pa
     folder = tmp_path / finished.removeprefix("finished: ")
     assert folder.name.startswith("tests.train.runs.Echo-3-3-rmt-modern-")
     before = (folder / "seed-0" / "result.json").stat().st_mtime_ns
+    assert rmt(capsys, f"{TRAIN} --seeds 2").out.startswith(f"already {finished}\n")
     code, out, _ = rmt(capsys, f"{TRAIN} --seeds 3")
     assert code == 0
+    assert f"\n{finished}\n" in out
     assert {line.split("  ")[0] for line in out.splitlines() if "  step " in line} == {"rmt seed 2"}
     assert (folder / "seed-0" / "result.json").stat().st_mtime_ns == before
     assert {path.name for path in folder.iterdir()} == {"seed-0", "seed-1", "seed-2"}

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rmt import Output, SegmentModel, State
 from rmt.core.bptt import Plan, Window, bptt, replay, windows
+from rmt.errors import ConfigError
 from tests.laws.models import assert_same, assert_same_gradients, build, configuration, functional, gradients
 
 SEGMENTS, BATCH, LENGTH = 5, 2, 4
@@ -297,3 +298,13 @@ def losses_while_learning(model: SegmentModel, depth: int, origin: str) -> Tenso
     plan = Plan(windows([1] * SEGMENTS, depth, "sliding"), origin)
     steps = replay(model, segments(), {0: model.initial_state(BATCH)}, loss_of, plan)
     return torch.stack([learn(model, loss) for _, loss in steps])
+
+
+@pytest.mark.parametrize("depth", [-1, "x", True, 1.5])
+def test_a_depth_that_is_none_is_refused(depth):
+    model = model_of("rmt")
+    segments = list(torch.zeros(2, 1, LENGTH, dtype=torch.long))
+    state = model.initial_state(1)
+    losses_of_all = bptt(model, segments, state, lambda _, output: output.logits.sum(), depth)
+    with pytest.raises(ConfigError, match=f"depth={depth!r}"):
+        list(losses_of_all)

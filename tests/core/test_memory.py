@@ -84,3 +84,19 @@ def test_layers_learn_nothing_from_a_piece_without_its_write_block():
     layers = LayerMemory(Failing(MemoryConfig(), 4, 2), {"n": 1}, Spans(0, 0, 5, 0))
     layers.after(0, torch.zeros(1, 5, 4))
     assert layers.leaving == {"n": 1}
+
+
+class Unfinished(Memory):
+    """A kind that does not say what the first segment starts from."""
+
+
+def test_a_kind_without_a_beginning_is_unfinished():
+    kind = f"{__name__}:Unfinished"
+    said = rf"memory\.kind='{kind}': class 'Unfinished' is unfinished; define: initial"
+    with pytest.raises(ConfigError, match=said):
+        build_memory(MemoryConfig(kind=kind, size=2), 4, layers=1)
+
+
+def test_more_memory_than_there_can_be_is_refused():
+    with pytest.raises(ConfigError, match=r"memory\.size=99999999999 must be 0 to 1048576"):
+        MemoryConfig(size=99_999_999_999)

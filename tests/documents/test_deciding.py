@@ -11,7 +11,7 @@ from rmt.documents.scores import Scoring
 from rmt.documents.task import Document
 from rmt.documents.tuned import TunedModel
 from rmt.errors import ConfigError
-from rmt.hf.settings import Settings
+from rmt.hf.settings import MemorySettings
 from tests.hf.tokens import WORDS, tokenizer
 
 GOOD, BAD = WORDS.index("good"), WORDS.index("bad")
@@ -32,7 +32,7 @@ class Counting(torch.nn.Module):
 
 def tuned(task, alignment="left", max_segments=None):
     kind, labels = KINDS[task], ["bad", "good"]
-    settings = Settings(
+    settings = MemorySettings(
         segment_length=3,
         prefix=1,
         suffix=1,

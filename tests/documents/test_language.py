@@ -8,11 +8,12 @@ import torch
 import transformers
 
 from rmt.cli.main import main
+from rmt.documents import language_training
 from rmt.documents.language import tune_language
 from rmt.documents.language_config import LanguageConfig
 from rmt.documents.language_test import everything, nothing, perplexity_of
 from rmt.documents.language_text import LanguageText, TrainingSpans, load_language_text
-from rmt.documents.language_training import losses, pieces
+from rmt.documents.language_training import losses, segments_read
 from rmt.errors import ConfigError, DataError
 from rmt.train.divergence import Diverged
 from tests.documents import tiny_language
@@ -80,6 +81,25 @@ def test_a_killed_run_ends_with_the_bits_of_one_that_was_never_stopped(home, fin
     assert finetune_end(home / "killed") == finetune_end(home / "whole")
 
 
+def test_a_line_of_the_log_is_the_mean_since_the_line_before_also_of_a_killed_run(
+    home, finished, tmp_path, monkeypatch
+):
+    torch.set_default_dtype(torch.float32)
+    monkeypatch.setattr(language_training, "LOGS", 3)  # a line every three updates, saved every four
+    with pytest.raises(Killed):
+        tune_language(config_of(home), tmp_path, KillingWatcher())
+    tune_language(config_of(home), tmp_path, FinetuneWatcher())
+    each, means = (losses_of(folder) for folder in (home / "whole", tmp_path))
+    spans = {3: (1, 2, 3), 6: (4, 5, 6), 9: (7, 8, 9), 10: (10,)}
+    assert means == {last: sum(each[step] for step in steps) / len(steps) for last, steps in spans.items()}
+
+
+def losses_of(folder):
+    """The losses in a log, by their steps."""
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return {line["step"]: line["loss"] for line in lines if "loss" in line}
+
+
 def test_the_saved_model_is_the_one_that_was_measured(home, finished):
     torch.set_default_dtype(torch.float32)
     model = transformers.AutoModelForCausalLM.from_pretrained(home / "whole" / "model")
@@ -121,8 +141,8 @@ def test_tested_rows_stand_side_by_side():
 
 def test_a_curriculum_goes_through_the_divisors_in_the_first_half():
     config = LanguageConfig(backbone="any", segments=4, curriculum="segments")
-    assert [pieces(config, step / 8) for step in range(8)] == [1, 1, 2, 2, 4, 4, 4, 4]
-    assert pieces(LanguageConfig(backbone="any", segments=4), 0.0) == 4
+    assert [segments_read(config, step / 8) for step in range(8)] == [1, 1, 2, 2, 4, 4, 4, 4]
+    assert segments_read(LanguageConfig(backbone="any", segments=4), 0.0) == 4
 
 
 def test_mistakes_are_told_in_a_line(home, finished, tmp_path):
@@ -151,9 +171,12 @@ def test_a_language_model_that_is_taken_for_another_run_says_what_it_is_for(
     assert f"rmt export {run / 'model'}" in said
 
 
-def test_a_run_that_diverges_says_so(home, tmp_path):
+@pytest.mark.parametrize("logs", [100, 1], ids=["logged-at-once", "logged-at-the-end"])
+def test_a_run_that_diverges_says_so_and_saves_nothing(home, tmp_path, monkeypatch, logs):
+    monkeypatch.setattr(language_training, "LOGS", logs)
     with pytest.raises(Diverged, match=r"loss=nan at step \d+: training diverged"):
-        tune_language(config_of(home, lr=1e6, clip=0.0), tmp_path / "wild", FinetuneWatcher())
+        tune_language(config_of(home, lr=1e6, clip=0.0, tokens=20 * 24), tmp_path / "wild", FinetuneWatcher())
+    assert list((tmp_path / "wild").glob("checkpoints/*")) == []
 
 
 def test_the_command_prints_what_was_measured(home, finished, capsys):

@@ -11,7 +11,7 @@ import torch
 
 from rmt.documents import resuming, trainer
 from rmt.errors import CheckpointError
-from rmt.stopping import Stopped, listening
+from rmt.stopping import Stopped, handling_signals
 from rmt.store import NotWritten
 from rmt.train.checkpoint import Checkpoints, load_parts
 from rmt.train.divergence import Diverged
@@ -123,7 +123,10 @@ def test_a_run_killed_again_and_again_ends_as_an_uninterrupted_one(folder, out):
 def test_a_run_stopped_by_signals_ends_as_an_uninterrupted_one(folder, out):
     """Also between the lines of the log: a line is about steps before the signal and behind it."""
     for step in (3, 6):
-        with listening(), pytest.raises(Stopped, match=rf"step {step + 1} is saved in .*; the same command"):
+        with (
+            handling_signals(),
+            pytest.raises(Stopped, match=rf"step {step + 1} is saved in .*; the same command"),
+        ):
             tiny_finetune(folder, out, Signaller(step))
     tiny_finetune(folder, out)
     assert_same_end(folder, out)
@@ -164,7 +167,7 @@ def test_seconds_are_those_of_all_parts(folder, out, monkeypatch):
         def evaluated(self, record):
             now[0] += 10
 
-    with listening(), pytest.raises(Stopped):
+    with handling_signals(), pytest.raises(Stopped):
         tiny_finetune(folder, out, SlowSignaller(now))
     result = tiny_finetune(folder, out, Slow())
     assert result["seconds"] == 10.0 * (result["steps"] // 3 + (result["steps"] % 3 > 0))

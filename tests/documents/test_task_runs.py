@@ -15,7 +15,7 @@ from rmt.documents.scores import Scoring
 from rmt.documents.trainer import groups
 from rmt.documents.tuned import make_tuned
 from rmt.hf import add_memory
-from rmt.stopping import Stopped, listening
+from rmt.stopping import Stopped, handling_signals
 from tests.cli.command import rmt
 from tests.documents.tiny import (
     Signaller,
@@ -171,7 +171,7 @@ def test_merged_matrices_answer_as_those_beside_the_backbone():
 )
 def test_a_variant_that_was_stopped_ends_as_one_that_was_not(folder, tmp_path, settings):
     tiny_finetune(folder, str(tmp_path / "whole"), **settings)
-    with listening(), pytest.raises(Stopped):
+    with handling_signals(), pytest.raises(Stopped):
         tiny_finetune(folder, str(tmp_path / "stopped"), Signaller(3), **settings)
     tiny_finetune(folder, str(tmp_path / "stopped"), **settings)
     assert finetune_end(tmp_path / "stopped") == finetune_end(tmp_path / "whole")

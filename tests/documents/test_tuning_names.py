@@ -9,7 +9,7 @@ from rmt.cli import finetune, finetune_language
 from rmt.config import from_dict
 from rmt.documents.config import FinetuneConfig
 from rmt.documents.language_config import LanguageConfig
-from rmt.documents.naming import tuning_folder
+from rmt.documents.naming import member_folder, tuning_folder
 from rmt.train.stored import written
 
 SWEEPS = (
@@ -81,7 +81,17 @@ def test_a_run_that_lies_under_the_former_name_goes_on_there(words, inside, tmp_
     former = Path(f"runs/reviews-bert{language}-10-0")
     (former / inside).mkdir(parents=True)
     config, seeds = config_of(words), 2 if "--seeds" in words else 1
-    first = next(finetune.members(config, seeds)).config if "lm" not in words else config
+    first = next(finetune.members(config, seeds, former)).config if "lm" not in words else config
     (former / inside / "config.yaml").write_text(written(first))
     assert tuning_folder(config, seeds) == former
     assert tuning_folder(config_of(f"{words} --memory 3"), seeds) != former
+
+
+def test_seeds_lie_in_folders_of_their_own_and_stay_where_an_earlier_release_made_them(tmp_path):
+    assert member_folder(tmp_path, 0) == tmp_path / "seed-0"
+    (tmp_path / "seed_0").mkdir()
+    assert [member_folder(tmp_path, seed).name for seed in (0, 1)] == ["seed_0", "seed-1"]
+    folders = [member.folder for member in finetune.members(config_of("--folds 2"), 2, tmp_path)]
+    assert [str(folder.relative_to(tmp_path)) for folder in folders] == [
+        *("seed_0/fold_0", "seed_0/fold_1", "seed-1/fold_0", "seed-1/fold_1")
+    ]

@@ -5,7 +5,14 @@ import torch
 from torch import Tensor
 
 from rmt import SegmentModel
-from rmt.evaluate.generate import generate, pieces
+from rmt.evaluate.generate import (
+    EncodedSource,
+    generate,
+    generate_both_at_once,
+    generate_both_in_turn,
+    inputs_from_model,
+    pieces,
+)
 from tests.laws.models import KINDS, PRESETS, VOCABULARY, build, configuration, random_tokens
 
 LENGTH, TOTAL = 4, 11  # segments of 4, 4 and 3 tokens
@@ -55,6 +62,37 @@ def test_with_true_borders_the_first_token_of_a_segment_matters_and_no_other(kin
         after = generate(model, corrupted, mask, LENGTH, true_borders=True)
         assert torch.equal(before, after) is not matters
         assert torch.equal(before[:, :LENGTH], after[:, :LENGTH])
+
+
+@pytest.mark.covering
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("generate_both", [generate_both_at_once, generate_both_in_turn])
+@pytest.mark.parametrize("kind", PRESETS)
+def test_both_ways_together_are_each_way_for_all_rows(kind, generate_both, mask):
+    model, tokens = model_of(kind), rows_right_and_wrong(model_of(kind), MASKS[mask])
+    start = EncodedSource(tokens[:, :0], model.initial_state(ROWS))
+    both = generate_both(model, tokens, inputs_from_model(MASKS[mask]), LENGTH, start)
+    for found, true_borders in zip(both, (False, True), strict=True):
+        assert torch.equal(found, generate(model, tokens, MASKS[mask], LENGTH, true_borders))
+
+
+def test_on_a_cpu_rows_that_are_right_at_all_borders_are_generated_once():
+    model, rows = model_of("rmt"), set()
+    tokens, start = rows_right_and_wrong(model, MASKS["all"]), model.initial_state(ROWS)
+    model.embedding.register_forward_hook(lambda module, inputs, output: rows.add(len(output)))
+    start = EncodedSource(tokens[:, :0], start)
+    generate_both_in_turn(model, tokens, inputs_from_model(MASKS["all"]), LENGTH, start)
+    assert rows == {ROWS, ROWS // 2}
+
+
+def rows_right_and_wrong(model: SegmentModel, generated: Tensor) -> Tensor:
+    """Random rows (B, T); every other one has what the model predicts, but one token inside a segment."""
+    tokens = random_tokens(ROWS, TOTAL)
+    predicted = generate(model, tokens, generated, LENGTH)[:, :-1]
+    right = torch.cat([tokens[:, :1], torch.where(generated[:, :-1], predicted, tokens[:, 1:])], dim=1)
+    right[:, 6] = (right[:, 6] + generated[:, 5].long()) % VOCABULARY
+    wrong = (right + (PLACE == 8)) % VOCABULARY
+    return torch.where((torch.arange(ROWS) % 2 == 0)[:, None], right, wrong)
 
 
 def test_what_is_given_matters():

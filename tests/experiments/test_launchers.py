@@ -12,7 +12,7 @@ import pytest
 import rmt
 from rmt.errors import ConfigError
 from rmt.experiments import launchers
-from rmt.experiments.cells import PlannedCell, record_of, write_cell
+from rmt.experiments.cells import WALL_SECONDS, PlannedCell, record_of, write_cell
 from rmt.experiments.launchers import LocalLauncher, filled, launcher_of, split_template, worker_command
 from rmt.experiments.reproduce import Limits, reproduce
 from rmt.stopping import PARENT
@@ -60,6 +60,7 @@ def trained(launcher: str, folder: Path, *cells: PlannedCell) -> list[dict]:
     )
     assert len(records) == len(cells), heard
     for record in records:
+        record.pop(WALL_SECONDS)
         for run in record["runs"]:
             for name in ("seconds", "commit", "source"):
                 run.pop(name)
@@ -141,6 +142,21 @@ def test_local_processes_are_groups_of_their_own(tmp_path):
     assert os.getpgid(job.process.pid) == job.process.pid
     job.process.wait()
     assert job.ended()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "end"),
+    [("false {}", "ended with exit code 1"), ("sh -c 'kill -9 $$' {}", "was ended by signal 9")],
+)
+def test_a_command_that_says_nothing_has_its_end_in_the_log(tmp_path, launcher, end):
+    ended = []
+    cell = echo_cell("first")
+    assert not reproduce(
+        [cell], tmp_path, launcher_of(launcher, tmp_path), Limits(), lambda *words: ended.append(words)
+    )
+    line = f"rmt: the launcher's command wrote nothing and {end}: {launcher.split()[0]} "
+    assert (tmp_path / "first.log").read_text().startswith(line)
+    assert ended[0][0].last_line.startswith(line)
 
 
 def test_a_worker_knows_the_command_that_starts_it_unless_a_template_does(tmp_path, monkeypatch):

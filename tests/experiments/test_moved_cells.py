@@ -9,7 +9,7 @@ import pytest
 from rmt.config import to_dict
 from rmt.errors import ConfigError
 from rmt.experiments import launchers, suites
-from rmt.experiments.cells import PlannedCell, is_of, record_of, write_cell
+from rmt.experiments.cells import PlannedCell, is_begun, record_of, write_cell
 from rmt.experiments.made_text import MADE_TEXT, write_made_text
 from rmt.experiments.recipe import merge
 from rmt.experiments.run import train
@@ -88,11 +88,11 @@ def test_the_command_goes_on_in_a_moved_folder(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize("folder", ["runs/reproduce-tiny", "/elsewhere"])
 def test_records_that_say_where_the_text_lay_are_recognised(folder):
     former = cell().over({"task": {"data": f"{folder}/made-text"}})
-    assert is_of({"cell": to_dict(former)}, cell())
-    assert not is_of({"cell": to_dict(former.over({"seed": 1}))}, cell())
-    assert not is_of({"cell": to_dict(former)}, cell().over({"task": {"data": "books/made-text"}}))
+    assert is_begun({"cell": to_dict(former)}, cell())
+    assert not is_begun({"cell": to_dict(former.over({"seed": 1}))}, cell())
+    assert not is_begun({"cell": to_dict(former)}, cell().over({"task": {"data": "books/made-text"}}))
     for settings in (None, {}, {"task": [1]}, {"task": {"data": 3}}):
-        assert not is_of({"cell": {**to_dict(former), "settings": settings}}, cell())
+        assert not is_begun({"cell": {**to_dict(former), "settings": settings}}, cell())
 
 
 def test_a_stopped_run_whose_data_were_moved_ends_as_if_nothing_had_been(tmp_path):

@@ -84,7 +84,9 @@ def test_retrieval_is_named_by_the_segments_that_were_cut():
 def test_runs_of_different_length_are_not_said_to_be_of_one():
     mixed = {cell: published for cell, published in PUBLISHED.items() if len(published.budgets) > 1}
     assert {cell: str(published) for cell, published in mixed.items()} == {
-        PublishedCell("copy-24", 9, "transformer_xl", 8): "0.261 ± 0.110 (5 runs, 1 × 400k, 4 × 900k steps)",
+        PublishedCell(
+            "copy-24", 9, "transformer_xl", 8
+        ): "0.261 ± 0.110 (5 runs, 400k or 700k or 900k steps)",
         PublishedCell("retrieval", 2, "rmt", 5): "0.990 ± 0.018 (4 runs, 1 × 700k, 3 × 1000k steps)",
         PublishedCell("reverse-120", 2, "transformer_xl", 60): "0.861 ± 0.059 (6 runs, 300k or 500k steps)",
         PublishedCell("reverse-120", 2, "rmt", 60): "0.959 ± 0.036 (3 runs, 300k or 500k steps)",
@@ -106,6 +108,7 @@ def test_a_printed_number_keeps_its_digits():
         (("copy-24", 3, "rmt", 24), 400_000, 32, 8),
         (("copy-24", 3, "rmt", 12), 500_000, 32, 8),
         (("reverse-24", 4, "rmt", 12), 850_000, 32, 8),
+        (("reverse-24", 4, "memory_transformer", 12), 900_000, 32, 10),
         (("copy-120", 1, "baseline", 0), 600_000, 32, 8),
         (("copy-240", 6, "rmt", 60), 300_000, 256, 5),
         (("retrieval", 5, "rmt", 2), 1_000_000, 32, 10),

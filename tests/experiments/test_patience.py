@@ -3,7 +3,7 @@
 import pytest
 
 from rmt.experiments.worker import patiently
-from rmt.train.folder import FolderInUse, alone
+from rmt.train.folder import FolderInUse, locked
 
 
 def test_a_worker_waits_for_one_that_still_saves(tmp_path):
@@ -12,7 +12,7 @@ def test_a_worker_waits_for_one_that_still_saves(tmp_path):
     def action() -> None:
         tries.append(1)
         if len(tries) < 3:
-            with alone(tmp_path), alone(tmp_path):
+            with locked(tmp_path), locked(tmp_path):
                 pass
 
     patiently(action, seconds=60)
@@ -20,5 +20,5 @@ def test_a_worker_waits_for_one_that_still_saves(tmp_path):
 
 
 def test_a_worker_does_not_wait_for_ever(tmp_path):
-    with alone(tmp_path), pytest.raises(FolderInUse, match="is being trained by another process"):
-        patiently(lambda: alone(tmp_path).__enter__(), seconds=0)
+    with locked(tmp_path), pytest.raises(FolderInUse, match="is being trained by another process"):
+        patiently(lambda: locked(tmp_path).__enter__(), seconds=0)

@@ -207,6 +207,7 @@ def test_longer_inputs_of_retrieval_are_earned_by_knowing_every_letter():
     unknown_letter = 2 / 26 / 2  # it is one of two, and the answer a guess between them
     assert (curriculum.over, curriculum.start) == ("length", 2)
     assert 1 - unknown_letter < curriculum.promote_at < 1
+    assert curriculum.until < 1  # a baseline never earns them
     assert resolve({"task": {"name": "retrieval"}, "curriculum": {"over": "none"}}).curriculum.over == "none"
 
 

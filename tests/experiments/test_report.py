@@ -10,7 +10,7 @@ STORED = Path(__file__).parents[2] / "results/retrieval-quadratic.jsonl"
 
 def equations() -> list[dict]:
     """The three stored runs of RMT on quadratic equations."""
-    results = load_results([STORED])
+    results = load_results([STORED], print)
     return [result for result in results if (result["task"], result["model"]) == ("quadratic", "rmt")]
 
 

@@ -11,7 +11,7 @@ from rmt.experiments.opened import open_run
 from rmt.experiments.run import settled, stored_precision, train
 from rmt.train.checkpoint import Checkpoints, load, run_folder
 from rmt.train.divergence import Diverged
-from rmt.train.folder import alone, load_result
+from rmt.train.folder import load_result, locked
 from rmt.train.loop import Loop
 from rmt.train.stored import load_config, written
 from tests.disks import full_disk
@@ -164,7 +164,7 @@ def test_restart_keeps_files_of_others_in_a_run_folder(finished):
 
 def test_a_folder_that_another_process_trains_in_is_refused(tmp_path):
     with (
-        alone(tmp_path),
+        locked(tmp_path),
         pytest.raises(ConfigError, match="is being trained by another process; wait for it"),
     ):
         train(tiny(), tmp_path, Watcher())

@@ -10,6 +10,7 @@ import pytest
 from rmt.seal import sealed
 from tests.cli.command import rmt
 from tests.covering import in_turns
+from tests.documents.made_results import LANGUAGE, REGRESSION
 
 RUN = Path(__file__).parents[1] / "release" / "17fc2a8" / "copy-rmt"
 TEXT = RUN.with_name("text-rmt")
@@ -19,6 +20,8 @@ RESULTS = {
     "sequences": json.loads((RUN / "result.json").read_text()),
     "text": json.loads((TEXT / "result.json").read_text()),
     "documents": json.loads(DOCUMENTS.read_text().splitlines()[0]),
+    "language": LANGUAGE,
+    "regression": REGRESSION,
 }
 
 

@@ -9,7 +9,7 @@ import torch
 
 from rmt import SegmentModel, Session, presets
 from rmt.experiments.stream import TextStream, checksum, saved_position
-from rmt.stopping import listening
+from rmt.stopping import handling_signals
 from rmt.text.codes import Bytes
 from rmt.text.tokenizer import ByteTokenizer
 
@@ -85,7 +85,7 @@ def test_a_stream_that_signals_stopped_again_and_again_ends_with_the_bits_of_one
     assert stream(whole, text)
     finished = False
     while not finished:
-        with listening():
+        with handling_signals():
             finished = stream(session, text, stop=blocks, how=lambda: signal.raise_signal(signal.SIGTERM))
         session, stops = Session.load(text.with_name("state"), model, session.tokenizer), stops + 1
     assert stops > 2
@@ -109,7 +109,7 @@ def test_ctrl_c_saves_where_it_stands(model, text):
         if len(told) == 5:
             signal.raise_signal(signal.SIGINT)
 
-    with text.open("rb") as file, listening():
+    with text.open("rb") as file, handling_signals():
         flow = TextStream(session, str(text), file, text.with_name("state"), 100)
         assert not flow.run(tell)
     place = saved_position(Session.load(text.with_name("state"), model, session.tokenizer))

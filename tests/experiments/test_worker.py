@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import rmt
 from rmt.experiments.cells import PlannedCell, write_cell
 from rmt.experiments.run import train
 from rmt.experiments.worker import main
+from rmt.stopping import Stopped
 from rmt.train.divergence import Diverged
 from tests.experiments.forked import ForkedJob
 from tests.experiments.tiny import echo_cell
@@ -91,6 +93,38 @@ def test_more_seeds_of_a_finished_cell_train_only_what_is_missing(tmp_path):
     assert [run["seed"] for run in outcome["runs"]] == [0, 1, 2]
     after = weights(tmp_path)
     assert before.items() < after.items()
+
+
+def test_more_seeds_of_a_record_without_its_runs_have_its_rate(tmp_path):
+    former = work(tmp_path / "elsewhere", echo_cell("first", rates=RATES, seeds=2))
+    (tmp_path / "first").mkdir()
+    shutil.copy(tmp_path / "elsewhere/first/cell.json", tmp_path / "first")
+    outcome = work(tmp_path, echo_cell("first", rates=RATES, seeds=4))
+    assert outcome["runs"][:2] == former["runs"]
+    assert [run["seed"] for run in outcome["runs"]] == [0, 1, 2, 3]
+    assert (outcome["rate"], outcome["trials"]) == (former["rate"], former["trials"])
+    folders = {file.name for file in (tmp_path / "first").iterdir() if file.is_dir()}
+    assert folders == {"seed-2", "seed-3"}
+    assert outcome["wall_seconds"] > former["wall_seconds"]
+
+
+def test_a_record_has_the_seconds_of_the_stretches_before_it(tmp_path):
+    cell = echo_cell("first")
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first/seconds.json").write_text('{"wall_seconds": 1000.0}')
+    assert 1000 < work(tmp_path, cell)["wall_seconds"] < 2000
+    assert not (tmp_path / "first/seconds.json").exists()
+
+
+def test_a_stopped_cell_writes_down_how_long_it_took(tmp_path, monkeypatch):
+    def stop(*_):
+        raise Stopped(15, "a signal")
+
+    monkeypatch.setattr("rmt.experiments.outcome.train", stop)
+    (tmp_path / "first").mkdir()
+    assert main([str(write_cell(echo_cell("first"), tmp_path))]) == 128 + 15
+    assert json.loads((tmp_path / "first/seconds.json").read_text())["wall_seconds"] >= 0
+    assert not (tmp_path / "first/cell.json").exists()
 
 
 def test_a_rate_that_diverges_loses(tmp_path, monkeypatch):

@@ -208,7 +208,7 @@ def test_a_wide_model_in_bfloat16_is_nearly_autograds(kind, positions, div_val, 
         assert outcome.gradients[name].dtype == torch.float32
         assert (outcome.gradients[name] - gradient).norm() <= 0.25 * gradient.norm(), name
     for output, plain in zip(outcome.outputs, expected.outputs, strict=True):  # a cache is formatted later
-        state = output.state.formatted(plain.state)
+        state = output.state.with_dtypes_of(plain.state)
         assert output.state.memory.dtype == torch.float32
         assert {tensor.dtype for tensor in state.flat()} == {torch.float32, torch.long}
 

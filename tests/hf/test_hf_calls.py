@@ -190,3 +190,9 @@ def test_embeddings_may_be_narrower_than_the_layers(name, head, tmp_path):
     main_output(model(**inputs)).square().sum().backward()
     assert model.memory.entrance.weight.grad.any()
     assert model.memory.tokens.weight.grad.any()
+
+
+@pytest.mark.parametrize("special", [3, (1,), (1, -1), ("a", "b"), (1, 2, 3), "12"], ids=str)
+def test_special_tokens_that_are_no_pair_of_numbers_are_refused(special):
+    with pytest.raises(ConfigError, match=r"special_tokens=.* is no pair of numbers; name those"):
+        add_memory(plain("bert"), memory=2, special_tokens=special)

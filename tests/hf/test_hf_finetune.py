@@ -223,8 +223,8 @@ def test_several_seeds_give_a_mean(capsys):
     assert table[0].startswith("| data | backbone | segments | memory | depth | seeds | F1, test")
     assert table[2].startswith("| data.jsonl | bert | 3 | 2 | full | 2 | 0.")
     assert " ± " in table[2]
-    assert Path("run/seed_0/result.json").exists()
-    assert Path("run/seed_1/result.json").exists()
+    assert Path("run/seed-0/result.json").exists()
+    assert Path("run/seed-1/result.json").exists()
 
 
 def test_a_batch_in_parts_is_the_batch(capsys):
@@ -248,10 +248,10 @@ def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(capsys):
     script = (
         "import os, signal, sys, transformers\n"
         "from rmt.documents import trainer\n"
-        "class Kill(trainer.Telling):\n"
+        "class Kill(trainer.LogCallback):\n"
         "    def on_step_begin(self, args, state, control, **rest):\n"
         "        if state.global_step == 6: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "trainer.Telling = Kill\n"
+        "trainer.LogCallback = Kill\n"
         "from rmt.cli.main import main\n"
         f"main({varied(f'{command} killed')!r})\n"
     )

@@ -7,7 +7,7 @@ import rmt
 from rmt.errors import ConfigError, DataError
 from rmt.hf.families import Layout
 from rmt.hf.segments import plan
-from rmt.hf.settings import Settings
+from rmt.hf.settings import MemorySettings
 from tests.hf.zoo import answer, of_kind, plain, remembering, texts
 
 CLS, SEP = 1, 2
@@ -16,7 +16,7 @@ AFTER_CLS = Layout(after=1, separator=1)
 
 def cut(*rows, side="right", layout=AFTER_CLS, **settings):
     """The rows cut into segments of 3, as lists of tokens; what does not exist is left out."""
-    chosen = Settings(**{"memory": 2, "segment_length": 3, "prefix": 1, "suffix": 1, **settings})
+    chosen = MemorySettings(**{"memory": 2, "segment_length": 3, "prefix": 1, "suffix": 1, **settings})
     width = max(map(len, rows))
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     for number, row in enumerate(rows):
@@ -87,7 +87,7 @@ def test_a_separator_stands_for_no_token_of_the_text():
     from rmt.hf.segments import Cut, arrange
 
     ranges = Cut(torch.tensor([0]), torch.tensor([3]), torch.tensor([True]))
-    settings = Settings(memory=2, segment_length=3, prefix=1, suffix=1)
+    settings = MemorySettings(memory=2, segment_length=3, prefix=1, suffix=1)
     source, exists, standing = arrange(ranges, torch.tensor([9]), settings, separator=1)
     assert source.tolist() == [[0, 8, 1, 2, 3, 8]]
     assert exists.all()

@@ -12,7 +12,7 @@ __all__ = ["empty_folder"]  # a fixture of every test here
 
 
 def test_fine_tuning_saves_behind_the_step_in_which_a_signal_came(capsys, monkeypatch):
-    class Signalling(trainer.Telling):
+    class Signalling(trainer.LogCallback):
         def on_step_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
             if state.global_step == 5:
                 signal.raise_signal(signal.SIGTERM)
@@ -22,7 +22,7 @@ def test_fine_tuning_saves_behind_the_step_in_which_a_signal_came(capsys, monkey
     )
     before = signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
-        patch.setattr(trainer, "Telling", Signalling)
+        patch.setattr(trainer, "LogCallback", Signalling)
         code, _, err = rmt(capsys, command)
     assert code == 128 + signal.SIGTERM
     assert err == "rmt: stopped by SIGTERM; step 6 is saved in run/checkpoints; the same command goes on\n"

@@ -135,6 +135,8 @@ def test_onnxruntime_gives_the_same_stream(name, tmp_path):
 def test_what_cannot_be_exported_is_refused_in_a_line(tmp_path):
     with pytest.raises(ConfigError, match=r"out='.*model.bin' is neither .pt2 nor .onnx"):
         export(native(), tmp_path / "model.bin", LENGTH)
+    with pytest.raises(ConfigError, match=r"out='.*none/model.pt2': there is no folder '.*none'; make it"):
+        export(native(), tmp_path / "none" / "model.pt2", LENGTH)
     with pytest.raises(ConfigError, match="segment_length is missing"):
         export(native(), tmp_path / "model.pt2")
 

@@ -5,7 +5,7 @@ import torch
 
 from rmt import Session
 from rmt.infer.segments import FEWEST_SLOTS, capacities_of
-from rmt.nn.adaptive import fits
+from rmt.nn.adaptive import targets_fit_slots
 from tests.infer.engines import served
 from tests.infer.waits import count_waits
 from tests.laws.models import LENGTH, assert_same, assert_same_state, build, configuration, random_tokens
@@ -73,7 +73,7 @@ def test_slots_suffice_for_every_segment_and_never_become_fewer():
     crowded = random_tokens(4, 2, 300)
     crowded[2] = 11  # a segment of rare words only
     slots = capacities_of(crowded, CUTOFFS, ())
-    assert all(fits(segment, CUTOFFS, slots) for segment in crowded)
+    assert all(targets_fit_slots(segment, CUTOFFS, slots) for segment in crowded)
     assert slots[1] == 600  # no more than there are tokens
     calm = torch.zeros_like(crowded)
     assert capacities_of(calm, CUTOFFS, ()) == (FEWEST_SLOTS, FEWEST_SLOTS)

@@ -49,7 +49,7 @@ class Letters:
     def decode(self, ids: list[int]) -> str:
         return "".join(chr(ord("a") + id) for id in ids)
 
-    def whole(self, text: bytes) -> int:
+    def complete_prefix(self, text: bytes) -> int:
         return len(text)
 
 

@@ -158,3 +158,13 @@ def test_logits_that_are_no_numbers_are_refused():
         model.embedding.bias[5] = float("nan")
     with pytest.raises(DataError, match="logits have NaN or inf"):
         next(session.generate(1))
+
+
+@pytest.mark.parametrize("stop", [99, -1, [0, 99], [-1]], ids=str)
+def test_an_ending_that_no_token_can_be_is_refused(stop):
+    model = build(configuration("rmt"))
+    session = Session(model, segment_length=LENGTH)
+    session.feed([1])
+    said = f"is not in the model's vocabulary; name ids of 0 to {model.config.vocabulary - 1}"
+    with pytest.raises(ConfigError, match=said):
+        session.generate(2, stop=stop)

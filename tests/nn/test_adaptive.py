@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from rmt.errors import ConfigError
 from rmt.gpu.graphs import Captured
-from rmt.nn.adaptive import AdaptiveEmbedding, fits
+from rmt.nn.adaptive import AdaptiveEmbedding, targets_fit_slots
 from rmt.nn.embedding import TiedEmbedding
 
 BATCH, TOKENS, VOCABULARY, WIDTH = 3, 7, 23, 70
@@ -197,7 +197,7 @@ def test_one_cutoff_is_enough(div_val):
 def test_slots_and_tokens_compile_without_a_break(div_val):
     embedding, hidden, targets = adaptive(div_val), some_hidden(), some_words()
     capacities = (9, 14, 9)
-    assert fits(targets, CUTOFFS, capacities)
+    assert targets_fit_slots(targets, CUTOFFS, capacities)
 
     def work(hidden: Tensor, targets: Tensor) -> Tensor:
         return embedding.losses(embedding(targets) + hidden, targets, capacities)
@@ -267,11 +267,12 @@ def test_the_tied_embedding_has_the_losses_of_its_logits():
 def test_targets_fit_exactly_when_no_tail_has_more_than_its_slots():
     targets = some_words()
     needed = counts(targets)
-    assert fits(targets, CUTOFFS, needed)
-    assert fits(targets, CUTOFFS, tuple(count + 1 for count in needed))
+    assert targets_fit_slots(targets, CUTOFFS, needed)
+    assert targets_fit_slots(targets, CUTOFFS, tuple(count + 1 for count in needed))
     for tail in range(len(CUTOFFS)):
-        assert not fits(targets, CUTOFFS, tuple(count - (k == tail) for k, count in enumerate(needed)))
-    assert fits(torch.zeros(2, 3, dtype=torch.long), CUTOFFS, (0, 0, 0))
+        fewer = tuple(count - (k == tail) for k, count in enumerate(needed))
+        assert not targets_fit_slots(targets, CUTOFFS, fewer)
+    assert targets_fit_slots(torch.zeros(2, 3, dtype=torch.long), CUTOFFS, (0, 0, 0))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rmt.nn.joining import join
+from rmt.nn.joining import cat_rows
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
@@ -14,7 +14,7 @@ def test_joined_rows_and_their_gradients_are_those_of_torch(dtype: torch.dtype, 
     parts = [
         torch.randn(*front, rows, 3, generator=generator).to(dtype).requires_grad_() for rows in (2, 5, 0)
     ]
-    found = (torch.vmap(join) if stacked else join)(*parts)
+    found = (torch.vmap(cat_rows) if stacked else cat_rows)(*parts)
     expected = torch.cat(parts, dim=-2)
     assert torch.equal(found, expected)
     gradient = torch.randn(expected.shape, generator=generator).to(dtype)

@@ -163,7 +163,7 @@ def test_text_is_read_as_the_task_reads_it(data):
     ids = made.tokenizer().encode("Mary went to the GARDEN. Where is Mary?")
     assert made.render(ids) == "mary went to the garden . where is mary ?"
     assert made.tokenizer().decode(ids).split() == made.render(ids).split()
-    assert made.tokenizer().whole(b"Mary went to th") == len("Mary went to ")
+    assert made.tokenizer().complete_prefix(b"Mary went to th") == len("Mary went to ")
     assert all(0 <= id < made.vocabulary for id in made.tokenizer().encode("Ünknown, words; 1234"))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmt.errors import ConfigError
-from rmt.nn.adaptive import fits
+from rmt.nn.adaptive import targets_fit_slots
 from rmt.text.corpora import find_source
 from rmt.text.lanes import Lanes
 from rmt.text.prepare import prepare_corpus
@@ -51,7 +51,7 @@ def test_capacities_are_the_most_targets_of_a_cluster_over_all_segments(tokens, 
     segments = [lanes.segment(index, length).targets for index in range(lanes.segments(length))]
     with mock.patch("rmt.text.lanes.PIECE", piece):
         capacities = lanes.capacities(length, cutoffs)
-    assert all(fits(torch.from_numpy(targets), cutoffs, capacities) for targets in segments)
+    assert all(targets_fit_slots(torch.from_numpy(targets), cutoffs, capacities) for targets in segments)
     for capacity, start, stop in zip(capacities, cutoffs, (5, 9, 10), strict=True):
         most = max(((targets >= start) & (targets < stop)).sum() for targets in segments)
         assert capacity == min(batch * length, next(slots for slots in range(0, 201, 8) if slots >= most))

@@ -29,7 +29,7 @@ def test_text_in_pieces_is_the_text_as_it_was_prepared(kind, size):
     content = TEXT.encode()
     for start in range(0, len(content), size):
         rest += content[start : start + size]
-        cut = tokenizer.whole(rest)
+        cut = tokenizer.complete_prefix(rest)
         ids += tokenizer.encode(rest[:cut].decode("utf-8", "surrogateescape"))
         rest = rest[cut:]
     prepared = vocabulary.encode(content if kind == "bytes" else TEXT).ids.tolist()
@@ -56,7 +56,7 @@ def test_a_tokenizer_of_ones_own_sees_whole_lines_and_speaks_what_it_read(size):
     ids, rest = [], b""
     for start in range(0, len(text.encode()), size):
         rest += text.encode()[start : start + size]
-        cut = tokenizer.whole(rest)
+        cut = tokenizer.complete_prefix(rest)
         ids += tokenizer.encode(rest[:cut].decode())
         rest = rest[cut:]
     assert ids == vocabulary.encode(text).ids.tolist()

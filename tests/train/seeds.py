@@ -47,7 +47,7 @@ def stacked(trainers: list[Trainer]) -> Iterator[StackedUpdater]:
 
 
 def updates_of(trainers: list[Trainer], updater: StackedUpdater) -> list[Update]:
-    """The updates from the next piece of data, those of all seeds at one step in a row."""
+    """The updates from the next item of the feed, those of all seeds at one step in a row."""
     updates = ensemble.updates_together(trainers, updater)
     return [update for step in zip(*updates, strict=True) for update in step]
 

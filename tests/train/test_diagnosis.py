@@ -114,7 +114,7 @@ def test_a_run_is_judged_by_its_last_stage_also_when_it_was_resumed(tmp_path, mo
     """Nothing is learned; the whole task comes at update 5, and patience is for 4 updates."""
     monkeypatch.setattr("rmt.train.diagnosis.PATIENT_UPDATES", 4)
     earned = iter([False, False, False, False, True])
-    monkeypatch.setattr(Curriculum, "trained", lambda self, accuracy: promote(self, next(earned, False)))
+    monkeypatch.setattr(Curriculum, "trained", lambda self, *_: promote(self, next(earned, False)))
     config = tiny(
         model={"memory": {"size": 0}},
         optimizer={"name": "adam", "lr": 1e-9},

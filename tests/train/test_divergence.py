@@ -45,7 +45,9 @@ def test_a_run_that_diverges_names_the_checkpoint_that_is_whole(tmp_path, monkey
     assert Checkpoints(tmp_path).steps() == [6, 4]
     explode(monkeypatch, rate=0.0, first=7)
     with pytest.raises(
-        Diverged, match=r"the checkpoint of step 6 is kept in .*checkpoints; lower optimizer\.lr"
+        Diverged,
+        match=r"the checkpoint of step 6 is kept in .*checkpoints; lower optimizer\.lr and "
+        "start anew with --restart, or with --restart --on_nan back$",
     ):
         run(tiny(), tmp_path)
 

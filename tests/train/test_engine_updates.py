@@ -117,7 +117,7 @@ def test_updates_of_text_with_a_cache_and_resets_are_those_of_autograd(tmp_path)
 
 
 def assert_as_each_alone(updates: list[Update], alone: list[Trainer]) -> None:
-    """Updates of all seeds, step by step, are those that each makes of its next piece of data."""
+    """Updates of all seeds, step by step, are those that each makes of its next item of the feed."""
     steps = zip(*(trainer.updates() for trainer in alone), strict=True)
     expected = [update for step in steps for update in step]
     for mine, theirs in zip(updates, expected, strict=True):
@@ -282,6 +282,6 @@ def test_the_state_behind_segments_without_a_loss_is_in_the_form_of_a_run(
     trainer = trainer_of(tiny(model=MODELS["transformer_xl_rmt"], precision="bf16-mixed"))
     updater = trainer.updater
     updater.engine = Engine(trainer.model, torch.bfloat16)
-    piece = trainer.feed.piece(0)
-    state = updater.state_behind(piece.segments[:2], piece.incoming[0], trainer.dropout_keys(0))
+    item = trainer.feed.item(0)
+    state = updater.state_behind(item.segments[:2], item.incoming[0], trainer.dropout_keys(0))
     assert [tensor.dtype for tensor in state.flat()] == [tensor.dtype for tensor in updater.form.flat()]

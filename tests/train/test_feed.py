@@ -51,8 +51,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("schedule", ["chunked-0", "chunked-2", "sliding-0", "sliding-2"])
 def test_the_segments_that_come_are_contiguous_lanes_again_and_again(data, schedule):
     trainer = trainer_of(text(data, bptt=SCHEDULES[schedule]))
-    pieces = pieces_of(trainer, SEGMENTS)
-    new = [segment for piece in pieces for segment in piece.segments[piece.past :]]
+    items = items_of(trainer, SEGMENTS)
+    new = [segment for item in items for segment in item.segments[item.past :]]
     read = torch.cat([segment.tokens for segment in new], dim=1)
     targets = torch.cat([segment.targets for segment in new], dim=1)
     lanes, used = lanes_by_hand(data), PASS * LENGTH
@@ -68,12 +68,12 @@ def test_the_segments_that_come_are_contiguous_lanes_again_and_again(data, sched
 def test_what_is_kept_to_be_replayed_are_the_segments_just_before(data, depth):
     trainer = trainer_of(text(data, bptt={"schedule": "sliding", "depth": depth}))
     seen = []
-    for number, piece in enumerate(pieces_of(trainer, SEGMENTS)):
-        assert piece.past == min(number, depth)
-        for kept, before in zip(piece.segments[: piece.past], seen[number - piece.past :], strict=True):
+    for number, item in enumerate(items_of(trainer, SEGMENTS)):
+        assert item.past == min(number, depth)
+        for kept, before in zip(item.segments[: item.past], seen[number - item.past :], strict=True):
             assert torch.equal(kept.tokens, before.tokens)
             assert torch.equal(kept.reset, before.reset)
-        seen.append(piece.segments[-1])
+        seen.append(item.segments[-1])
 
 
 @pytest.mark.covering
@@ -82,15 +82,15 @@ def test_what_is_kept_to_be_replayed_are_the_segments_just_before(data, depth):
 def test_rows_start_anew_with_each_pass_and_as_the_setting_says(data, reset, schedule):
     trainer = trainer_of(text(data, task={"reset": reset}, bptt=SCHEDULES[schedule]))
     place = 0
-    for piece in pieces_of(trainer, 6 if schedule == "chunked-1" else 11):
-        first = place - piece.past
+    for item in items_of(trainer, 6 if schedule == "chunked-1" else 11):
+        first = place - item.past
         expected = [
             [starts_anew(reset, first + index, row) for row in range(BATCH)]
-            for index in range(len(piece.segments))
+            for index in range(len(item.segments))
         ]
-        assert [segment.reset.tolist() for segment in piece.segments] == expected
-        assert list(piece.fresh) == [any(rows) for rows in expected]
-        place += len(piece.counts)
+        assert [segment.reset.tolist() for segment in item.segments] == expected
+        assert list(item.fresh) == [any(rows) for rows in expected]
+        place += len(item.counts)
     assert place > 2 * PASS
 
 
@@ -235,18 +235,18 @@ def applied_gradients(trainer: Trainer) -> list[list[Tensor]]:
     return applied
 
 
-def pieces_of(trainer: Trainer, updates: int) -> list[FeedItem]:
+def items_of(trainer: Trainer, updates: int) -> list[FeedItem]:
     """What the feed gives while a trainer trains."""
-    pieces, give = [], trainer.feed.piece
+    items, give = [], trainer.feed.item
 
     def note(number: int) -> FeedItem:
-        pieces.append(give(number))
-        return pieces[-1]
+        items.append(give(number))
+        return items[-1]
 
-    trainer.feed.piece = note
+    trainer.feed.item = note
     for _ in range(updates):
         list(trainer.updates())
-    return pieces
+    return items
 
 
 def memory_of(trainer: Trainer) -> dict[str, Tensor]:

@@ -119,7 +119,7 @@ def test_a_target_reached_before_the_curriculum_is_through_does_not_stop_a_resum
 @pytest.mark.parametrize("stop", [3, 7], ids=["resumed-before", "resumed-behind"])
 def test_rates_fall_from_where_a_curriculum_is_through_also_in_a_resumed_run(tmp_path, monkeypatch, stop):
     promoted = step_of_trainer(monkeypatch)
-    monkeypatch.setattr(Curriculum, "trained", lambda self, accuracy: promote(self, promoted() == 5))
+    monkeypatch.setattr(Curriculum, "trained", lambda self, accuracy, done: promote(self, promoted() == 5))
     config = tiny(
         train={"steps": 10, "log_every": 1, "save_every": 1},
         rate={"schedule": "linear", "warmup": 2},

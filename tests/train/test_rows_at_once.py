@@ -42,11 +42,19 @@ def test_the_logits_of_long_sequences_fit():
     assert 4 * rows * task.total_length * task.vocabulary <= 1 << 31
 
 
-@pytest.mark.parametrize(("on_gpu", "room"), [(True, 1 << 29), (False, 1 << 27)], ids=["GPU", "CPU"])
-def test_the_attention_scores_of_long_segments_fit(on_gpu: bool, room: int):
-    rows = rows_at_once(Copy(length=360), model_with(60), 120, on_gpu)
-    bytes_of_a_row = 4 * 4 * (60 + 120 + 60) ** 2  # of four heads
+@pytest.mark.parametrize(
+    ("on_gpu", "length", "room"),
+    [(True, 120, 1 << 29), (False, 480, 1 << 27), (False, 40, 1 << 23)],
+    ids=["GPU", "CPU", "cache-of-a-CPU"],
+)
+def test_the_attention_scores_of_long_segments_fit(on_gpu: bool, length: int, room: int):
+    rows = rows_at_once(Copy(length=3 * length), model_with(length // 2), length, on_gpu)
+    bytes_of_a_row = 4 * 4 * (2 * length) ** 2  # of four heads
     assert rows * bytes_of_a_row <= room < (rows + 1) * bytes_of_a_row
+
+
+def test_a_cpu_evaluates_few_rows_only_where_more_do_not_fit():
+    assert rows_at_once(Copy(length=360), model_with(60), 120, False) == 32
 
 
 def test_one_sequence_is_always_evaluated():

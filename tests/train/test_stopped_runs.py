@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from rmt.experiments.run import train, train_seeds
-from rmt.stopping import REQUEST, Interrupted, Stopped, listening
+from rmt.stopping import REQUEST, Interrupted, Stopped, handling_signals
 from rmt.train import checkpoint
 from rmt.train.checkpoint import Checkpoints, load_parts
 from rmt.train.loop import Loop
@@ -53,7 +53,7 @@ def assert_same_bits(mine, theirs, step=12):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_saves_behind_the_update_and_says_what_is_saved(tmp_path, number):
-    with listening(), pytest.raises(Stopped) as stopped:
+    with handling_signals(), pytest.raises(Stopped) as stopped:
         train(tiny(), tmp_path / "run", Signaller(4, number))
     assert stopped.value.exit_code == 128 + number
     name = signal.Signals(number).name
@@ -68,14 +68,14 @@ def test_a_run_stopped_by_signals_ends_with_the_bits_and_the_log_of_an_uninterru
     config = tiny(**settings)
     train(config, tmp_path / "whole", Watcher())
     for step in sorted({record["step"] for record in metrics(tmp_path / "whole") if "loss" in record})[:-1:2]:
-        with listening(), pytest.raises(Stopped):
+        with handling_signals(), pytest.raises(Stopped):
             train(config, tmp_path / "stopped", Signaller(step))
     train(config, tmp_path / "stopped", Watcher())
     assert_same_bits(tmp_path / "stopped", tmp_path / "whole")
 
 
 def test_a_signal_during_the_test_stops_at_once_and_the_test_is_made_again(tmp_path):
-    with listening(), pytest.raises(Stopped, match=r"training is over and saved in .*with the test"):
+    with handling_signals(), pytest.raises(Stopped, match=r"training is over and saved in .*with the test"):
         train(tiny(), tmp_path / "run", Signaller(-1))
     assert not (tmp_path / "run" / "result.json").exists()
     result, was_finished = train(tiny(), tmp_path / "run", Watcher())
@@ -104,7 +104,7 @@ def test_seeds_stopped_by_signals_are_all_at_one_step_and_end_with_the_bits_of_u
     for member, step in ((0, 2), (2, 4), (2, 10)):
         heard = watchers()
         heard[member] = Signaller(step)
-        with listening(), pytest.raises(Stopped, match="all seeds are saved in"):
+        with handling_signals(), pytest.raises(Stopped, match="all seeds are saved in"):
             train_seeds(config, tmp_path / "stopped", heard)
         newest = [Checkpoints(tmp_path / "stopped" / f"seed-{seed}").steps()[0] for seed in range(SEEDS)]
         assert newest == [step + 1, min(step + 1, 8), step + 1]
@@ -156,7 +156,7 @@ def test_a_second_signal_while_saving_stops_at_once_and_what_is_on_disk_stays_wh
         real(folder, snapshot)
 
     monkeypatch.setattr(checkpoint, "write_parts", interrupted)
-    with listening(), pytest.raises(Interrupted):
+    with handling_signals(), pytest.raises(Interrupted):
         train(tiny(), tmp_path / "stopped", Signaller(6))
     monkeypatch.undo()
     assert Checkpoints(tmp_path / "stopped").steps()[0] == 6

@@ -93,12 +93,17 @@ def look(options: AttentionOptions) -> tuple[str, Sequence[Finding]]:
     """The page of a run, and the clearest head of every operation in its first example."""
     from rmt.experiments import looking
     from rmt.experiments.wrapped_look import is_wrapped
+    from rmt.tasks.task import BeyondSplit
 
     if is_wrapped(Path(options.run)):
         quiet_transformers()
     names = ("text", "split", "example", "examples", "segments", "data", "unknown")
     asked = {name: getattr(options, name) for name in names}
-    return looking.look(options.run, looking.Look(**asked | {"text": text_of(options.text)}))
+    try:
+        return looking.look(options.run, looking.Look(**asked | {"text": text_of(options.text)}))
+    except BeyondSplit as error:
+        field = "example" if options.example > error.size else "examples"
+        raise error.said_of(field, getattr(options, field)) from None
 
 
 def text_of(text: str | None) -> str | None:

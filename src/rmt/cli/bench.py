@@ -182,7 +182,7 @@ def chosen(invocation: Invocation[BenchOptions], device: str) -> tuple[Sequence[
     from rmt.tasks.registry import task_names
 
     names, task = invocation.options.names, invocation.settings.get("task", {}).get("name")
-    known = [*CONFIGURATIONS, *KINDS, "text", *task_names()]
+    known = [*CONFIGURATIONS, *KINDS, *task_names()]
     for name in names:
         if name not in known and ":" not in name:
             raise unknown("configuration", name, known)

@@ -63,6 +63,7 @@ def list_tasks(options: ListOptions) -> int:
 def show_task(options: ShowOptions) -> int:
     from rmt.experiments.recipe import sizes_of
     from rmt.tasks.registry import make_task
+    from rmt.tasks.task import BeyondSplit
 
     shown = options.task
     usual = sizes_of({"task": {"name": shown.name}}, "modern", "small").get("task", {})
@@ -70,7 +71,10 @@ def show_task(options: ShowOptions) -> int:
     if shown.segments > 1 and "segments" not in task.settings:
         raise ConfigError(f"segments={shown.segments} has no effect on task {shown.name!r}; leave it out")
     step = task.tokens_per_segment(shown.segments)
-    batch = task.split(options.split, options.examples)
+    try:
+        batch = task.split(options.split, options.examples)
+    except BeyondSplit as error:
+        raise error.said_of("examples", options.examples) from None
     print(task.describe())
     for row in range(options.examples):
         print(f"\nexample {row + 1}")

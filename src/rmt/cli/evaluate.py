@@ -9,6 +9,7 @@ from typing import Literal
 
 from rmt.cli.front import Command, TrustOptions
 from rmt.config import at_least, option, required
+from rmt.errors import ConfigError
 from rmt.location import trusting
 from rmt.precision import TO_USE, AskedPrecision, DeviceName
 from rmt.tasks.unknown import RULES, UnknownRule
@@ -19,6 +20,8 @@ EXAMPLES = """examples:
   rmt evaluate RUN --split valid --json
   rmt evaluate RUN --data /elsewhere/book.txt
   rmt evaluate RUN --segment_length 32 --cache 256  text: other segments and another cache than in training"""
+
+CACHE = "train.evaluate_cache="  # what --cache is in the configuration of a run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +80,16 @@ def measure(options: EvaluateOptions) -> dict[str, float]:
     from rmt.cli.progress import counting
     from rmt.experiments.evaluation import Evaluation, evaluate_run
     from rmt.experiments.opened import use_threads_of
+    from rmt.tasks.task import BeyondSplit
 
     use_threads_of(options.run)
     asked = Evaluation(**{field.name: getattr(options, field.name) for field in fields(Evaluation)})
-    with counting(options.split, options.quiet) as progress:
-        return evaluate_run(options.run, asked, progress)
+    try:
+        with counting(options.split, options.quiet) as progress:
+            return evaluate_run(options.run, asked, progress)
+    except BeyondSplit as error:
+        raise error.said_of("samples", error.count) from None
+    except ConfigError as error:
+        if not str(error).startswith(CACHE):
+            raise
+        raise ConfigError(str(error).replace(CACHE, "cache=")) from None

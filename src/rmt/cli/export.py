@@ -64,7 +64,13 @@ def opened(folder: str) -> tuple[Any, int]:
     from rmt.documents.pretrained import PretrainedSource, weights_only
     from rmt.hf.model import WithMemory
 
-    model = PretrainedSource("model", folder).load(transformers.AutoModelForCausalLM, **weights_only())
+    source = PretrainedSource("model", folder)
+    if type(kind := source.config()) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ConfigError(
+            f"model={folder!r} is of type {kind.model_type!r}: only decoders with memory, and runs of rmt "
+            "train, can be exported; name one of these"
+        )
+    model = source.load(transformers.AutoModelForCausalLM, **weights_only())
     if not isinstance(model, WithMemory):
         raise ConfigError(f"model={folder!r} has no memory; save one that rmt.add_memory made")
     return model, model.settings.segment_length

@@ -94,8 +94,8 @@ def run(config: FinetuneConfig, options: RunFolderOptions) -> int:
     corpus = documents_of(config)
     top = Path(options.out or tuning_folder(config, options.seeds))
     results: list[dict[str, Any]] = []
-    for member in members(config, options.seeds):
-        folder, label = top / member.folder, f"seed {member.config.seed}{member.suffix}"
+    for member in members(config, options.seeds, top):
+        folder, label = member.folder, f"seed {member.config.seed}{member.suffix}"
         bar = observer(label, math.inf, options.quiet) if is_first() else Silent()
         log = options.log if is_first() else None
         with bar, tracked(bar, log, folder, by_name(member.config)) as watcher:
@@ -121,19 +121,21 @@ class Member(NamedTuple):
     """One of the runs of a command."""
 
     config: FinetuneConfig
-    folder: str  # below that of the command
+    folder: Path
     suffix: str = ""  # of its name in the output
 
 
-def members(config: FinetuneConfig, seeds: int) -> Iterator[Member]:
-    """The runs of a command: one per seed and fold."""
+def members(config: FinetuneConfig, seeds: int, top: Path) -> Iterator[Member]:
+    """The runs of a command: one per seed and fold, in folders below `top`."""
+    from rmt.documents.naming import member_folder
+
     folds = [config.fold] if config.fold is not None or not config.folds else list(range(config.folds))
     for seed in range(config.seed, config.seed + seeds):
         for fold in folds:
-            parts = [f"seed_{seed}"] if seeds > 1 else []
-            parts += [f"fold_{fold}"] if len(folds) > 1 else []
+            folder = member_folder(top, seed) if seeds > 1 else top
+            folder = folder / f"fold_{fold}" if len(folds) > 1 else folder
             suffix = "" if fold is None else f", fold {fold}"
-            yield Member(replace(config, seed=seed, fold=fold), "/".join(parts), suffix)
+            yield Member(replace(config, seed=seed, fold=fold), folder, suffix)
 
 
 def documents_of(config: FinetuneConfig) -> Any:

@@ -66,13 +66,13 @@ def run(config: LanguageConfig, options: RunFolderOptions) -> int:
     """One run or one per seed, then the result."""
     quiet_transformers()
     from rmt.documents.language import tune_language
-    from rmt.documents.naming import tuning_folder
+    from rmt.documents.naming import member_folder, tuning_folder
     from rmt.train.trackers import tracked
 
     top = Path(options.out or tuning_folder(config, options.seeds))
     results: list[dict[str, Any]] = []
     for seed in range(config.seed, config.seed + options.seeds):
-        folder = top / f"seed_{seed}" if options.seeds > 1 else top
+        folder = member_folder(top, seed) if options.seeds > 1 else top
         member, bar = replace(config, seed=seed), observer(f"seed {seed}", math.inf, options.quiet)
         with bar, tracked(bar, options.log, folder, by_name(member)) as watcher:
             result, was_finished = tune_language(member, folder, watcher, options.restart)

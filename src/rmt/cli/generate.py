@@ -14,7 +14,7 @@ from rmt.cli.notes import warn
 from rmt.cli.saving import require_new
 from rmt.cli.terminal import write_text
 from rmt.config import Interval, at_least, option, required
-from rmt.errors import ConfigError, DataError
+from rmt.errors import ConfigError, DataError, shown
 from rmt.location import trusting
 from rmt.precision import TO_USE, AskedPrecision, DeviceName
 from rmt.stopping import REQUEST, Stopped
@@ -81,6 +81,7 @@ def main(argv: Sequence[str]) -> int:
         )
     if options.prompt or options.file:
         tell_unknown(feed_prompt(session, options.prompt, options.file))
+        require_read(session, options)
     if options.interactive:
         converse(session, options)
     else:
@@ -88,6 +89,15 @@ def main(argv: Sequence[str]) -> int:
     if options.save:
         session.save(options.save)
     return 0
+
+
+def require_read(session: Any, options: GenerateOptions) -> None:
+    """Raise where a session has nothing to go on, naming what has held no text."""
+    if int(session.seen) or options.interactive:
+        return
+    source = f"file={options.file!r}" if options.file else f"prompt={shown(options.prompt)}"
+    what = ", standard input," if options.prompt == "-" else ""
+    raise ConfigError(f"{source}{what} has no text that the model knows; name one to go on with")
 
 
 def answer(session: Any, options: GenerateOptions) -> None:

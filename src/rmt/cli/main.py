@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import NoReturn
 
 from rmt.cli.notes import notes
-from rmt.cli.terminal import printable_output
+from rmt.cli.terminal import open_standard_streams, printable_output
 from rmt.errors import RMTError, shortened, shown, unknown
-from rmt.stopping import OF_SIGNALS, Interrupted, listening, undisguised
+from rmt.stopping import OF_SIGNALS, Interrupted, handling_signals, reraising_interruptions
 
 COMMANDS = {
     "demo": "watch an RMT carry a sequence across segments where others cannot",
@@ -34,6 +34,7 @@ COMMANDS = {
     "report": "results of many runs as one table beside the paper's",
     "completion": "a script that completes commands, flags and values in your shell",
 }
+RESUMING = {"train", "finetune", "reproduce"}  # commands that go on where a signal has ended them
 
 OUT_OF_MEMORY = (  # in the words of torch
     "can't allocate memory",
@@ -64,18 +65,19 @@ def program() -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `rmt COMMAND …`; returns the exit code."""
+    open_standard_streams()
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        with listening(), printable_output(), notes():
-            return run(argv)
+        with handling_signals(), printable_output(), notes():
+            return run(arguments)
     except KeyboardInterrupt as error:
-        reason = str(error) or "interrupted"
-        print(f"rmt: {reason}; a run goes on with the same command", file=sys.stderr)
+        remedy = "; a run goes on with the same command" if set(arguments[:1]) & RESUMING else ""
+        print(f"rmt: {str(error) or 'interrupted'}{remedy}", file=sys.stderr)
         return error.exit_code if isinstance(error, Interrupted) else OF_SIGNALS + signal.SIGINT
 
 
-def run(argv: Sequence[str] | None) -> int:
+def run(arguments: list[str]) -> int:
     """Find the command and run it; errors are a line."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         if arguments[:1] == ["help"]:
             arguments = [*arguments[1:], "--help"]
@@ -89,7 +91,7 @@ def run(argv: Sequence[str] | None) -> int:
             return 0
         if arguments[0] not in COMMANDS:
             raise unknown("command", arguments[0], COMMANDS)
-        with undisguised():
+        with reraising_interruptions():
             return int(importlib.import_module(f"rmt.cli.{arguments[0]}").main(arguments[1:]))
     except RMTError as error:
         print(f"rmt: {error}", file=sys.stderr)
@@ -102,7 +104,7 @@ def run(argv: Sequence[str] | None) -> int:
             raise
         reason = shortened(" ".join(str(error).split()))
         print(
-            f"rmt: not enough memory ({reason}); make the batch, the length or the model smaller",
+            f"rmt: not enough memory ({reason}); make the batch, the length, the memory or the model smaller",
             file=sys.stderr,
         )
         return 1

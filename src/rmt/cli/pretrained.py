@@ -10,8 +10,10 @@ def quiet_transformers() -> None:
     from rmt.hf.extra import require_transformers
 
     require_transformers()
+    import huggingface_hub
     import transformers
 
+    huggingface_hub.logging.set_verbosity_error()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=DeprecationWarning)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmt.cli.front import Command, TrustOptions
+from rmt.cli.notes import warn
 from rmt.config import option
 from rmt.errors import ConfigError
 from rmt.location import trusting
@@ -45,9 +46,13 @@ def main(argv: Sequence[str]) -> int:
     from rmt.experiments.cell_records import load_cells, written_cells
     from rmt.experiments.page import page
     from rmt.experiments.report import load_results, report
+    from rmt.experiments.shown import REMEDY
     from rmt.experiments.tables import latex_report, markdown_report
 
     paths = [Path(path) for path in options.results]
+    for path in paths:
+        if not path.exists():
+            raise ConfigError(f"{str(path)!r} does not exist; {REMEDY}, or train one first")
     with trusting(options.trust):
         cells = load_cells(paths)
     writers = {"html": page, "latex": latex_report, "records": written_cells}
@@ -59,8 +64,10 @@ def main(argv: Sequence[str]) -> int:
         )
     for name, file in files.items():
         write_page(Path(file), writers[name](cells))
-    results = load_results(paths)
+    results = load_results(paths, warn)
+    if not cells and not results:
+        raise ConfigError(f"no finished run is in {', '.join(map(str, paths))}; {REMEDY}, or train one first")
     reports = [markdown_report(cells)] if cells else []
-    reports += [report(results)] if results or not cells else []
+    reports += [report(results)] if results else []
     print("\n".join(reports))
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rmt.cli.front import Command, Options
 from rmt.cli.notes import warn
 from rmt.config import at_least, option, required
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
     from rmt.experiments.cells import PlannedCell
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 EXAMPLES = """examples:
   rmt reproduce all --scale tiny --workers 2              minutes on two CPU cores
   rmt reproduce figure-3 --scale gpu --dry_run            the plan and its time, nothing is trained
+  rmt reproduce figure-3 --scale gpu --only "copy-24-9-*" --seeds 8
   rmt reproduce table-4 --scale gpu --data data/enwik8-204-bytes
   rmt reproduce all --scale gpu --launcher slurm --workers 32
   rmt reproduce figure-8 --launcher "ssh node1 cd $PWD && {}" --workers 4
@@ -38,6 +40,7 @@ class ReproduceOptions(Options):
     )
     seeds: int | None = option(None, "of every cell; none = as the scale has it", at_least(1))
     launcher: str = option("local", "local, slurm, ray, or a command with {} for the worker's")
+    only: tuple[str, ...] = option((), "cells with these names, such as copy-24-*; none = all")
     dry_run: bool = option(False, "print the plan with an estimate of its time and exit")
     out: str | None = option(None, "folder of the runs; none = runs/reproduce-SCALE")
     records: str | None = option(
@@ -62,9 +65,12 @@ def main(argv: Sequence[str]) -> int:
     options = COMMAND.parse(argv)
     if options is None:
         return 0
-    from rmt.experiments.cell_records import take_up
+    from rmt.experiments.cell_records import records_of, take_up
+    from rmt.experiments.cells import is_of, refuse_other_settings
+    from rmt.experiments.launchers import check_launcher
     from rmt.experiments.suites import Order, plan
 
+    check_launcher(options.launcher)
     folder = Path(options.out or f"runs/reproduce-{options.scale}")
     ordered = plan(
         Order(
@@ -76,21 +82,33 @@ def main(argv: Sequence[str]) -> int:
             steps=options.steps,
         )
     )
-    cells = [cell.over({"device": options.device}) for cell in ordered.cells]
+    cells = [cell.over({"device": options.device}) for cell in chosen(ordered.cells, options.only)]
+    refuse_other_settings(cells, folder)
+    records = records_of(cells, Path(options.records)) if options.records else {}
+    left = unfinished(cells, folder, records)
+    if left and not options.dry_run:
+        require_device(options)
     for name, reason in ordered.left_out.items():
         print(f"{name} is left out: {reason}")
-    records = recorded(cells, options.records) if options.records else {}
     if options.dry_run:
-        with tempfile.TemporaryDirectory() as temporary:
-            write_text(cells, Path(temporary))  # estimates look into it
-            left = unfinished(cells, folder, records)
-            print_plan([cell.located(Path(temporary)) for cell in left], options)
+        print_left(left, len(cells), options)
         return 0
     write_text(cells, folder)
-    if records:
-        take_up(cells, folder, records)
-        print(f"{options.records}: {len(records)} of {len(cells)} cells are finished", flush=True)
+    take_up(cells, folder, records)
+    if options.records:
+        done = sum(is_of(records[cell.name], cell) for cell in cells if cell.name in records)
+        print(f"{options.records}: {done} of {len(cells)} cells are finished", flush=True)
     return run(cells, folder, options)
+
+
+def chosen(cells: list[PlannedCell], patterns: tuple[str, ...]) -> list[PlannedCell]:
+    """The cells whose names match, in the order of the plan; a pattern that none does is refused."""
+    names = [cell.name for cell in cells]
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            raise unknown("only", pattern, names)
+    matching = {name for pattern in patterns or ("*",) for name in fnmatch.filter(names, pattern)}
+    return [cell for cell in cells if cell.name in matching]
 
 
 def write_text(cells: list[PlannedCell], folder: Path) -> None:
@@ -105,29 +123,24 @@ def write_text(cells: list[PlannedCell], folder: Path) -> None:
         ) from None
 
 
-def recorded(cells: list[PlannedCell], path: str) -> dict[str, dict[str, Any]]:
-    """The records that a file has of the cells, by their names; a file without any has no effect."""
-    from rmt.experiments.cell_records import records_of
-
-    records = records_of(cells, Path(path))
-    if not records:
-        raise ConfigError(
-            f"records={path!r} has none of the {len(cells)} cells as they are planned; leave it out, or give "
-            "the options that it was made with"
-        )
-    return records
-
-
 def unfinished(
     cells: list[PlannedCell], folder: Path, records: dict[str, dict[str, Any]]
 ) -> list[PlannedCell]:
-    """The cells without a record, here or among `records`; a line says how many have one."""
-    from rmt.experiments.cells import record_of
+    """The cells without a record, here or among `records`."""
+    from rmt.experiments.cells import is_of, record_of
 
-    left = [cell for cell in cells if cell.name not in records and not record_of(cell, folder)]
-    if len(left) < len(cells):
-        print(f"{len(cells) - len(left)} of {len(cells)} cells are finished")
-    return left
+    return [
+        cell for cell in cells if not is_of(records.get(cell.name, {}), cell) and not record_of(cell, folder)
+    ]
+
+
+def require_device(options: ReproduceOptions) -> None:
+    """Raise where workers would run on this machine and need a device that it does not have."""
+    from rmt.experiments.launchers import LOCAL
+    from rmt.train.device import device_of
+
+    if options.launcher == LOCAL:
+        device_of(options.device)
 
 
 def run(cells: list[PlannedCell], folder: Path, options: ReproduceOptions) -> int:
@@ -156,13 +169,23 @@ def run(cells: list[PlannedCell], folder: Path, options: ReproduceOptions) -> in
     return 1
 
 
+def print_left(left: list[PlannedCell], count: int, options: ReproduceOptions) -> None:
+    """How many of the cells are finished, and the plan of those that are left."""
+    if len(left) < count:
+        print(f"{count - len(left)} of {count} cells are finished")
+    if left:
+        with tempfile.TemporaryDirectory() as temporary:
+            write_text(left, Path(temporary))  # estimates look into it
+            print_plan([cell.located(Path(temporary)) for cell in left], options)
+
+
 def print_plan(cells: list[PlannedCell], options: ReproduceOptions) -> None:
-    """A line per cell, and the time of all of them, one after the other and by workers."""
+    """A line per cell, and the time of each figure and of all, one after the other and by workers."""
     from rmt.experiments.estimate import estimate
     from rmt.train.device import device_of
 
     device = device_of(options.device) if options.scale == "tiny" else "cuda"
-    total, unknown = 0.0, 0
+    of_figures: dict[str, list[float | None]] = {}
     for cell in cells:
         asked = estimate(cell.over({"device": "cpu"} if cell.command == "train" else {}), device)
         rates = f"{len(cell.rates)} rates, " if cell.rates else ""
@@ -171,12 +194,25 @@ def print_plan(cells: list[PlannedCell], options: ReproduceOptions) -> None:
         print(f"{cell.name}  {rates}{seeds}, {asked.updates:,} updates, {seconds}")
         if asked.missing:
             print(f"  {asked.missing}")
-        total, unknown = total + (asked.seconds or 0.0), unknown + (asked.seconds is None)
-    rest = f", and {unknown} whose time is not known" if unknown else ""
+        of_figures.setdefault(cell.exhibits[0], []).append(asked.seconds)
     machine = "one NVIDIA H200" if device == "cuda" else "an idle CPU core"
-    print(f"{len(cells)} cells, about {total / 60:,.0f} minutes of {machine}{rest}", end="")
-    print(
-        f"; about {total / 60 / options.workers:,.0f} with {options.workers} workers"
-        if options.workers > 1
-        else ""
-    )
+    if len(of_figures) > 1:
+        for name, figure in of_figures.items():
+            print(f"{name}: {time_of(figure, machine)}")
+    every = [seconds for figure in of_figures.values() for seconds in figure]
+    print(time_of(every, machine, options.workers))
+
+
+def time_of(seconds: list[float | None], machine: str, workers: int = 1) -> str:
+    """What cells take, one after the other and by workers."""
+    known = [each for each in seconds if each is not None]
+    cells = f"{len(seconds)} cell{'s' * (len(seconds) != 1)}"
+    if not known:
+        return f"{cells} whose time is not known"
+    minutes = sum(known) / 60
+    took = f"about {minutes:,.0f} minutes of {machine}"
+    if workers > 1:
+        took += f" (about {minutes / workers:,.0f} with {workers} workers)"
+    if len(known) == len(seconds):
+        return f"{cells}, {took}"
+    return f"{cells}: {len(known)} of them {took}, {len(seconds) - len(known)} whose time is not known"

@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
     from rmt.experiments.listed import listed_runs
 
     runs = listed_runs(map(Path, options.folders), warn)
-    runs = ordered([run for run in runs if fits(run, options.where, runs)], options)
+    runs = ordered([run for run in runs if matches(run, options.where, runs)], options)
     if options.json:
         for run in runs:
             print(json.dumps(row_of(run)))
@@ -94,7 +94,7 @@ def row_of(run: ListedRun) -> dict[str, Any]:
     }
 
 
-def value_in(run: ListedRun, name: str, runs: Sequence[ListedRun]) -> Any:
+def column_value(run: ListedRun, name: str, runs: Sequence[ListedRun]) -> Any:
     """A column of a run, one of its settings or of its scores; a name that no run has is an error."""
     from rmt.experiments.listed import ABSENT
     from rmt.train.names import ALIASES
@@ -113,17 +113,17 @@ def value_in(run: ListedRun, name: str, runs: Sequence[ListedRun]) -> Any:
     return None if value == ABSENT else value
 
 
-def fits(run: ListedRun, where: Mapping[str, Any], runs: Sequence[ListedRun]) -> bool:
+def matches(run: ListedRun, where: Mapping[str, Any], runs: Sequence[ListedRun]) -> bool:
     """Whether a run has all the values that were asked for."""
     from rmt.experiments.listed import spelled
 
-    pairs = [(value_in(run, name, runs), wanted) for name, wanted in where.items()]
+    pairs = [(column_value(run, name, runs), wanted) for name, wanted in where.items()]
     return all(value == wanted or spelled(value) == str(wanted) for value, wanted in pairs)
 
 
 def ordered(runs: list[ListedRun], options: RunsOptions) -> list[ListedRun]:
     """The runs in the order of a column; those that have no value there come last."""
-    values = {run.folder: value_in(run, options.sort, runs) for run in runs}
+    values = {run.folder: column_value(run, options.sort, runs) for run in runs}
     known = [run for run in runs if values[run.folder] is not None]
     known.sort(key=lambda run: sort_key(values[run.folder]), reverse=options.reverse)
     return known + [run for run in runs if values[run.folder] is None]
@@ -140,15 +140,14 @@ def show(runs: Sequence[ListedRun]) -> None:
     from rich.table import Table
 
     from rmt.experiments.listed import differing, spelled
-    from rmt.experiments.naming import DERIVED, UNNAMED
+    from rmt.experiments.settings import DERIVED, UNNAMED
     from rmt.train.names import short_name
 
     rows = [row_of(run) for run in runs]
     same = {name: spelled(rows[0][name]) for name in SHARED if len({spelled(row[name]) for row in rows}) == 1}
     terminal = console(width=WIDEST)
-    terminal.print(
-        cell("all: " + ", ".join(f"{name} {value}" for name, value in same.items() if value != "–"))
-    )
+    if shared := ", ".join(f"{name} {value}" for name, value in same.items() if value != "–"):
+        terminal.print(cell(f"all: {shared}"))
     names = differing(runs)
     telling = [name for name in names if name not in UNNAMED | DERIVED | {"train.steps"}]
     telling += ["seed"] if "seed" not in same else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import mean, stdev
@@ -18,6 +18,7 @@ from rmt.cli.training import (
     require_trusted_classes,
 )
 from rmt.config import by_name
+from rmt.core.config import MemoryConfig
 from rmt.errors import ConfigError
 from rmt.location import trusting
 from rmt.stopping import Stopped
@@ -62,6 +63,7 @@ def main(argv: Sequence[str]) -> int:
 
     refuse_settings_of_another(invocation)
     config = resolve(invocation.settings)
+    refuse_needless_kind(invocation.settings, config)
     if invocation.printed(config):
         return 0
     return (
@@ -69,6 +71,15 @@ def main(argv: Sequence[str]) -> int:
         if invocation.options.seeds == 1
         else train_many(config, invocation.options)
     )
+
+
+def refuse_needless_kind(named: Mapping[str, Any], config: RunConfig) -> None:
+    """Raise for a kind of memory that was named for a model without memory."""
+    kind = named.get("model", {}).get("memory", {}).get("kind", MemoryConfig().kind)
+    if kind != MemoryConfig().kind and not config.model.memory.size:
+        raise ConfigError(
+            f"model.memory.kind={kind} has no effect: the {config.preset} model has no memory; leave it out"
+        )
 
 
 def train_one(config: RunConfig, options: RunFolderOptions) -> int:
@@ -117,8 +128,12 @@ def train_many(config: RunConfig, options: RunFolderOptions) -> int:
             )
             for seed, watcher in enumerate(watchers, config.seed)
         ]
+        were_finished = not options.restart and all(
+            (seed_folder(folder, config.seed + index) / "result.json").exists()
+            for index in range(options.seeds)
+        )
         results = train_seeds(config, folder, tracking, restart=options.restart)
-    print(f"finished: {folder}")
+    print(f"{'already finished' if were_finished else 'finished'}: {folder}")
     for result in results:
         print(f"seed {result['seed']}  {result['metric']} {result['value']:.4f}  {result['steps']} steps")
     values = [result["value"] for result in results]

@@ -50,6 +50,7 @@ VARYING = (
     "rate.patience",
     "curriculum.over",
     "curriculum.promote_at",
+    "curriculum.until",
     "curriculum.start",
     "curriculum.growth",
     "train.batch",

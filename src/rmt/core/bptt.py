@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from rmt.config import check
+from rmt.config import check, positive
 from rmt.core.model import Output
 from rmt.core.state import State
 from rmt.core.unroll import RecurrentCell, Result, unroll
@@ -163,6 +163,8 @@ def truncated(
     The state given is never cut. Without gradients, as under `torch.no_grad`, all of these are the unroll.
     """
     check(depth, Depth, "depth")
+    if depth != "full":
+        positive("depth", depth, zero=True)
     if depth == "full" or not torch.is_grad_enabled():
         yield from unroll(cell, segments, state, checkpoint and torch.is_grad_enabled())
     elif counted == "last":

@@ -21,6 +21,7 @@ def check_kind(name: str, kind: str) -> None:
         raise unknown(name, kind, MEMORY_KINDS)
 
 
+MAX_MEMORY = 1 << 20  # a thousand times what was ever trained; their attention alone would take terabytes
 MAX_LAYERS = 4096  # four times the deepest that was ever trained; building them takes seconds
 
 
@@ -29,7 +30,7 @@ class MemoryConfig:
     """Memory, carried from segment to segment."""
 
     kind: str = option("tokens", f"kind of memory: {', '.join(MEMORY_KINDS)}, or module:Class")
-    size: int = option(0, "memory tokens per block; 0 = no memory", at_least(0))
+    size: int = option(0, "memory tokens per block; 0 = no memory", Interval(0, MAX_MEMORY))
     write: bool = option(True, "append a write block behind the tokens")
     recurrent: bool = option(True, "carry memory to the next segment; off = the initial tokens again")
     init: Literal["distinct", "identical"] = option(

@@ -27,7 +27,7 @@ def require_config(config: Any) -> ModelConfig:
     return config
 
 
-def whole(name: str, value: Any, *, zero: bool = False) -> int:
+def whole_number(name: str, value: Any, *, zero: bool = False) -> int:
     """A number of rows or tokens, Python's or numpy's, above zero (or at least zero)."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise ConfigError(f"{name}={shown(value)} is not a whole number")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from rmt.core.config import MEMORY_KINDS, MemoryConfig
 from rmt.core.spans import Spans
 from rmt.core.tree import Tree, tree_items
+from rmt.errors import ConfigError
 from rmt.location import class_at
 
 Carried = Mapping[str, Tree]  # a tree of tensors (B, …)
@@ -104,6 +105,8 @@ def memory_class(kind: str) -> type[Memory]:
     """The class of a kind of memory."""
     location = MEMORY_KINDS.get(kind, kind)
     named: type[Memory] = class_at(location, Memory, "rmt.core.memory", f"memory.kind={kind!r}")
+    if named.initial is Memory.initial:
+        raise ConfigError(f"memory.kind={kind!r}: class {named.__name__!r} is unfinished; define: initial")
     return named
 
 

@@ -19,7 +19,7 @@ from rmt.core.inputs import (
     require_segment,
     require_state,
     unknown_ids,
-    whole,
+    whole_number,
 )
 from rmt.core.memory import LayerMemory, build_memory
 from rmt.core.spans import Spans
@@ -31,9 +31,8 @@ from rmt.nn.attention import eager, fused
 from rmt.nn.axis import Axis
 from rmt.nn.backbone import Backbone
 from rmt.nn.embedding import TiedEmbedding
-from rmt.nn.joining import join
-
-ADDED = ("attention.out.weight", "feed_forward.3.weight")  # the matrices that make what a layer adds
+from rmt.nn.joining import cat_rows
+from rmt.nn.layer import RESIDUAL_OUTPUTS
 
 
 class Output(NamedTuple):
@@ -58,6 +57,8 @@ class EncodedSegment(NamedTuple):
 
 class SegmentModel(nn.Module):
     """A Transformer that reads one segment at a time and hands its state on."""
+
+    segment_length: int | None = None  # tokens of a segment in the run that it was loaded from
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -89,7 +90,7 @@ class SegmentModel(nn.Module):
     def initial_state(self, batch: int) -> State:
         """The state before the first segment: initial memory, empty cache."""
         like, config = next(self.parameters()), self.config
-        cached = torch.zeros(whole("batch", batch, zero=True), dtype=torch.long, device=like.device)
+        cached = torch.zeros(whole_number("batch", batch, zero=True), dtype=torch.long, device=like.device)
         empty = cached.to(like.dtype)[:, None, None].expand(-1, config.cache.rows, config.width)
         return State(self.memory.initial(batch), (empty,) * config.layers, cached)
 
@@ -168,7 +169,7 @@ class SegmentModel(nn.Module):
     def wrap(self, embedded: Tensor, state: State) -> Tensor:
         """(B, L, D) -> [read ∘ tokens ∘ write] (B, R+L+W, D)."""
         read, write = self.read_block(state), self.memory.write_block(state.carried)
-        return join(read.to(embedded.dtype), embedded, write.to(embedded.dtype))
+        return cat_rows(read.to(embedded.dtype), embedded, write.to(embedded.dtype))
 
     def embedded(self, tokens: Tensor) -> Tensor:
         """The embeddings (B, L, D) of ids (B, L)."""
@@ -207,7 +208,7 @@ class SegmentModel(nn.Module):
         Where so many tokens are to come without gradients, `room` for them saves copies of what is kept.
         """
         require_state(state)
-        self.require_order_of_reading("stepping through a segment")
+        self.refuse_wrapped_distances("stepping through a segment")
         return OpenSegment(self, state, room)
 
     def spans(self, tokens: int, write: bool = True) -> Spans:
@@ -223,7 +224,7 @@ class SegmentModel(nn.Module):
         """Which tokens of a ragged batch exist, (B, L); none when all do."""
         if lengths is None:
             return None
-        self.require_order_of_reading("a ragged batch")
+        self.refuse_wrapped_distances("a ragged batch")
         column = torch.arange(tokens.shape[1], device=tokens.device)
         if padding == "left":
             column = column.flip(0)
@@ -232,7 +233,7 @@ class SegmentModel(nn.Module):
         require_lengths(lengths, tokens)
         return column < lengths[:, None]
 
-    def require_order_of_reading(self, what: str) -> None:
+    def refuse_wrapped_distances(self, what: str) -> None:
         """Refuse what needs the read block to be independent of what comes after it."""
         if self.config.positions == "relative-lm-rmt":
             raise ConfigError(
@@ -257,7 +258,7 @@ def initial_deviation(init: str, name: str, parameter: Tensor) -> float:
 
     As the `identity`, layers add nothing at first: memory goes over borders as it is.
     """
-    if init == "identity" and name.endswith(ADDED):
+    if init == "identity" and name.endswith(RESIDUAL_OUTPUTS):
         return 0.0
     if "projection" in name:  # of an adaptive softmax
         return 0.01

@@ -24,36 +24,19 @@ class Parts(NamedTuple):
     cached: Tensor  # (B,)           how many cache rows are valid
 
 
-class Constructor(type(Parts)):  # type: ignore[misc]
-    """Lets `State(memory=tensor, …)` stand for `State({"tokens": tensor}, …)`.
-
-    Three parts are taken as they are: torch makes states of what only stands for tensors.
-    """
-
-    def __call__(cls, *parts: Any, **named: Any) -> Any:
-        if len(parts) == len(Parts._fields) and not isinstance(parts[0], Tensor):
-            return super().__call__(*parts)
-        return super().__call__(*complete(*parts, **named))
-
-
-def complete(
-    carried: Any = None, cache: Iterable[Tensor] = (), cached: Tensor | None = None, memory: Any = None
-) -> Parts:
-    """The parts of a state from what a user gave: tokens or a tree, a cache or none."""
-    tokens = carried if isinstance(carried, Tensor) else memory
-    if (tokens is None) == (carried is None or isinstance(carried, Tensor)):
-        raise ConfigError("a State takes either memory=tokens (B, M, D) or what its memory carries")
-    tree = carried if tokens is None else {TOKENS: tokens}
-    if cached is None:
-        batch = next(tensor for _, tensor in tree_items(tree))
-        cached = torch.zeros(len(batch), dtype=torch.long, device=batch.device)
-    return Parts(tree, tuple(cache), cached)
-
-
-class State(Parts, metaclass=Constructor):
+class State(Parts):
     """The state between two segments; every tensor has a row per sequence."""
 
     __slots__ = ()
+
+    def __new__(cls, *parts: Any, **named: Any) -> State:
+        """`State(memory=tensor, …)` stands for `State({"tokens": tensor}, …)`.
+
+        Three parts are taken as they are: torch makes states of what only stands for tensors.
+        """
+        if named or len(parts) != len(Parts._fields) or isinstance(parts[0], Tensor):
+            parts = complete(*parts, **named)
+        return super().__new__(cls, *parts)
 
     def __repr__(self) -> str:
         """Its sizes in a line; the numbers are in its tensors."""
@@ -123,7 +106,7 @@ class State(Parts, metaclass=Constructor):
 
         return self.map(chosen, other)
 
-    def formatted(self, form: State) -> State:
+    def with_dtypes_of(self, form: State) -> State:
         """The same state in the number formats of another."""
         return self.map(lambda tensor, like: tensor.to(like.dtype), form)
 
@@ -135,6 +118,20 @@ class State(Parts, metaclass=Constructor):
     def nbytes(self) -> int:
         """Bytes of memory and cache together: what a stream costs, however long it is."""
         return sum(tensor.nbytes for tensor in self.flat()) - self.cached.nbytes
+
+
+def complete(
+    carried: Any = None, cache: Iterable[Tensor] = (), cached: Tensor | None = None, memory: Any = None
+) -> Parts:
+    """The parts of a state from what a user gave: tokens or a tree, a cache or none."""
+    tokens = carried if isinstance(carried, Tensor) else memory
+    if (tokens is None) == (carried is None or isinstance(carried, Tensor)):
+        raise ConfigError("a State takes either memory=tokens (B, M, D) or what its memory carries")
+    tree = carried if tokens is None else {TOKENS: tokens}
+    if cached is None:
+        batch = next(tensor for _, tensor in tree_items(tree))
+        cached = torch.zeros(len(batch), dtype=torch.long, device=batch.device)
+    return Parts(tree, tuple(cache), cached)
 
 
 def sizes(tree: Tree) -> str:

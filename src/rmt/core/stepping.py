@@ -62,7 +62,7 @@ class OpenSegment:
         memory, spans = self.model.memory, self.model.spans(self.length)
         layers = self.model.layer_memory(self.state, spans._replace(read=0, tokens=0))
         written = self.advance(memory.write_block(self.state.carried), spans, layers)
-        pushed = self.model.cache.push(self.state, joined(self.inputs_with(written)), spans, self.exists)
+        pushed = self.model.cache.push(self.state, cat_layers(self.inputs_with(written)), spans, self.exists)
         leaving = layers.leaving if layers else self.state.carried
         after = State(memory.carry(self.read_block, written.hidden, leaving), *pushed)
         return after if self.exists is None else after.where(self.exists.any(1), self.state)
@@ -79,7 +79,7 @@ class OpenSegment:
         self.state = state.where(rows, self.state)
         self.read_block = torch.where(rows[:, None, None], fresh.read_block, self.read_block)
         wide, deep = rows[:, None, None], rows[:, None, None, None]
-        inputs = zip(joined(self.layer_inputs), joined(fresh.layer_inputs), strict=True)
+        inputs = zip(cat_layers(self.layer_inputs), cat_layers(fresh.layer_inputs), strict=True)
         self.layer_inputs = [tuple(renewed(old, new, wide, needed) for old, new in inputs)]
         self.past = tuple(
             KeyValue(renewed(old.key, new.key, deep, needed), renewed(old.value, new.value, deep, needed))
@@ -122,7 +122,7 @@ class OpenSegment:
         return [*self.layer_inputs, encoded.layer_inputs] if self.model.cache.size else self.layer_inputs
 
 
-def joined(pieces: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+def cat_layers(pieces: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     """The inputs of every layer, N × (B, …, D), from pieces of rows."""
     return pieces[0] if len(pieces) == 1 else tuple(map(torch.cat, zip(*pieces, strict=True), repeat(1)))
 

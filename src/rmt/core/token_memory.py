@@ -13,7 +13,8 @@ from rmt.core.config import MemoryConfig
 from rmt.core.memory import Carried, Memory
 from rmt.core.state import TOKENS
 
-EARLIER = {"tokens": "tokens.weight"}  # parameters by the names they had in 0.1.0
+# by the names they had in 0.1.0: a parameter in native models, memory itself an embedding in wrapped ones
+EARLIER = {"tokens": "tokens.weight", "weight": "tokens.weight"}
 
 
 class TokenMemory(Memory):
@@ -61,7 +62,7 @@ class TokenMemory(Memory):
         return self.config.carries_read
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        """Also weights of releases in which the tokens were a parameter."""
+        """Also weights of 0.1.0, by their earlier names."""
         for earlier, name in EARLIER.items():
             if prefix + earlier in state_dict:
                 state_dict[prefix + name] = state_dict.pop(prefix + earlier)

@@ -21,7 +21,9 @@ def describe(backbone: str, **asked: Any) -> dict[str, str]:
     source = PretrainedSource("backbone", backbone)
     config = source.config()
     with torch.device("meta"):  # shapes without weights
-        plain = source.told(transformers.AutoModel.from_config, config, trust_remote_code=trusts())
+        plain = source.call_reporting_errors(
+            transformers.AutoModel.from_config, config, trust_remote_code=trusts()
+        )
     wanted = {name: value for name, value in asked.items() if value is not None}
     if config.model_type.startswith("rmt_"):
         for name, value in wanted.items():

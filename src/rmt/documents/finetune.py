@@ -6,8 +6,8 @@ import math
 import os
 import shutil
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -25,18 +25,18 @@ from rmt.documents.stored import load_settings, stored_precision
 from rmt.documents.task import Row
 from rmt.documents.tuned import TunedModel, make_tuned
 from rmt.errors import ConfigError, DataError, unknown
-from rmt.partial import sweep
 from rmt.precision import Precision
 from rmt.seal import sealed
 from rmt.stopping import REQUEST, Stopped
-from rmt.store import whole_folder, write_json, write_whole
+from rmt.store import whole_folder, write_json
 from rmt.train.checkpoint import load_parts, system_errors
 from rmt.train.device import device_name, device_of, precision_to_train
-from rmt.train.folder import alone, load_result
+from rmt.train.folder import delete_written, load_result, other_run, prepared
 from rmt.train.log import environment
 from rmt.train.processes import Processes, all_needed, device_of_process, is_first, join, world_size
-from rmt.train.stored import written
 from rmt.yamlfile import load_yaml
+
+WRITTEN = ("checkpoints", "model", "result.json", "metrics.jsonl", "config.yaml")
 
 
 def finetune(
@@ -63,7 +63,8 @@ def finetune(
     job = FinetuneJob(
         config=config, tuned=tuned, rows=rows, folder=folder, observer=observer, processes=processes
     )
-    with all_needed(), prepared(job, restart):
+    held = prepared(folder, config, discard if restart else None) if is_first() else nullcontext()
+    with all_needed(), held:
         return run(job), False
 
 
@@ -120,22 +121,6 @@ def scoring_of(config: FinetuneConfig, corpus: DocumentCorpus) -> Scoring:
         config.average or "macro",
         None if positive is None else corpus.labels.index(positive),
     )
-
-
-@contextmanager
-def prepared(job: FinetuneJob, restart: bool) -> Iterator[None]:
-    """Hold the run folder, with its configuration in it; only the first process has to."""
-    if not is_first():
-        yield
-        return
-    folder = job.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    with alone(folder):
-        if restart:
-            discard(folder)
-        sweep(folder)
-        write_whole(folder / "config.yaml", written(job.config))
-        yield
 
 
 def encode(
@@ -267,20 +252,16 @@ def refuse_difference(stored: Mapping[str, Any], current: Mapping[str, Any], fol
     for name in (*current, *stored):
         if stored.get(name) != current.get(name):
             former = stored.get(name)
-            same = "" if former is None or isinstance(former, bool) else f" go on with --{name} {former},"
-            raise ConfigError(
-                f"out={str(folder)!r} holds a run with {name}={former}, not {current.get(name)}; "
-                f"name another --out,{same} or start anew with --restart"
-            )
+            go_on = "" if former is None or isinstance(former, bool) else f" go on with --{name} {former},"
+            raise other_run(folder, name, former, current.get(name), go_on)
 
 
 def discard(folder: Path) -> None:
-    """Delete what a run of this kind wrote; anything else is left alone."""
-    if not any(folder.iterdir()):
-        return
-    if not (folder / "config.yaml").exists() or "backbone" not in load_yaml(folder / "config.yaml"):
-        raise ConfigError(f"out={str(folder)!r} is not a run of rmt finetune: --restart will not delete it")
-    for name in ("checkpoints", "model"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("result.json", "metrics.jsonl", "config.yaml"):
-        (folder / name).unlink(missing_ok=True)
+    """Delete what a run of `rmt finetune` wrote."""
+    delete_written(folder, WRITTEN, is_finetuning, kind="run of rmt finetune")
+
+
+def is_finetuning(folder: Path) -> bool:
+    """Whether `rmt finetune` wrote a folder."""
+    path = folder / "config.yaml"
+    return path.exists() and "backbone" in load_yaml(path)

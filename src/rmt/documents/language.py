@@ -20,15 +20,13 @@ from rmt.documents.language_text import load_language_text
 from rmt.documents.language_training import LanguageJob, LanguageTraining
 from rmt.documents.lora import merged, with_lora
 from rmt.documents.stored import load_settings, stored_precision
-from rmt.partial import sweep
 from rmt.precision import weight_format
 from rmt.seal import sealed
-from rmt.store import whole_folder, write_json, write_whole
+from rmt.store import whole_folder, write_json
 from rmt.train.checkpoint import system_errors
 from rmt.train.device import device_name, device_of, precision_to_train
-from rmt.train.folder import alone, load_result
+from rmt.train.folder import load_result, prepared
 from rmt.train.log import environment
-from rmt.train.stored import written
 
 TARGETS = (
     "all-linear"  # matrices that have LoRA beside them: a text of another kind needs more than attention
@@ -46,12 +44,7 @@ def tune_language(
         if result := load_result(folder):
             return result, True
     run = LanguageRun(config, folder, observer)
-    folder.mkdir(parents=True, exist_ok=True)
-    with alone(folder):
-        if restart:
-            discard(folder)
-        sweep(folder)
-        write_whole(folder / "config.yaml", written(config))
+    with prepared(folder, config, discard if restart else None):
         return run.result(), False
 
 

@@ -27,7 +27,7 @@ from rmt.stopping import REQUEST, Stopped
 from rmt.train.checkpoint import Checkpoints, Snapshot, load_parts
 from rmt.train.log import MetricsLog
 
-LOGS = 100  # lines of loss in the log of a run, at most
+LOGS = 100  # lines of loss in the log of a run, about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,8 @@ class LanguageTraining:
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, slope(job.steps, job.config.warmup))
         self.store, self.log = Checkpoints(job.folder), MetricsLog(job.folder)
         self.parameters = [parameter for parameter in job.model.parameters() if parameter.requires_grad]
+        self.pending: list[Tensor] = []  # losses that nothing has waited for
+        self.unlogged: list[float] = []  # those before that no line of the log has
 
     def run(self, evaluate: Callable[[int], dict[str, Any]]) -> None:
         """Train to the end, measured and saved on the way; a signal saves and stops."""
@@ -83,24 +85,32 @@ class LanguageTraining:
         with REQUEST.deferred():
             while self.step < job.steps:
                 began = time.monotonic()
-                loss = self.update()
+                self.update()
+                logs = self.is_due(max(1, job.steps // LOGS))
+                evaluates, signal = self.is_due(job.evaluate_every), REQUEST.signal
+                if logs or evaluates or signal:
+                    self.wait_for_losses()
                 self.seconds += time.monotonic() - began
-                self.tell(loss)
-                border = self.step % job.evaluate_every == 0 or self.step == job.steps
-                if border:
+                if logs:
+                    self.write_log()
+                if evaluates:
                     self.log.write(record := evaluate(self.step))
                     job.observer.evaluated(record)
-                if border or REQUEST.signal:
+                if evaluates or signal:
                     self.store.save(self.step, self.snapshot(), best=False)
-                if REQUEST.signal:
+                if signal:
                     saved = f"step {self.step} is saved in {self.store.folder}"
-                    raise Stopped(REQUEST.signal, f"{saved}; the same command goes on")
+                    raise Stopped(signal, f"{saved}; the same command goes on")
 
-    def update(self) -> float:
-        """One update, of sequences in pieces as long as the curriculum has come; the mean loss."""
+    def is_due(self, every: int) -> bool:
+        """Whether something is due now: every so many updates, and behind the last."""
+        return self.step % every == 0 or self.step == self.job.steps
+
+    def update(self) -> None:
+        """One update, of sequences in parts as long as the curriculum has come."""
         config, device = self.job.config, self.parameters[0].device
         rows = self.spans.rows(self.step * config.batch, config.batch).to(device)
-        size = self.job.length * pieces(config, self.step / self.job.steps)
+        size = self.job.length * segments_read(config, self.step / self.job.steps)
         tokens, targets = (part.reshape(-1, size) for part in (rows[:, :-1], rows[:, 1:]))
         self.model.train()
         with products(config.precision, device):
@@ -113,17 +123,22 @@ class LanguageTraining:
         self.optimizer.step()
         self.schedule.step()
         self.step += 1
-        require_learning("loss", math.isfinite(loss.item()), self.step, self.store)
-        return loss.item()
+        self.pending.append(loss.detach())
 
-    def tell(self, loss: float) -> None:
-        """Write a line of the log, not more than a hundred of a run."""
-        if self.step % max(1, self.job.steps // LOGS) and self.step < self.job.steps:
-            return
+    def wait_for_losses(self) -> None:
+        """Wait for the pending losses; the first that is no number ends the run."""
+        losses = torch.stack(self.pending).tolist()
+        for step, loss in enumerate(losses, self.step - len(losses) + 1):
+            require_learning("loss", math.isfinite(loss), step, self.store)
+        self.unlogged, self.pending = self.unlogged + losses, []
+
+    def write_log(self) -> None:
+        """Write a line of the log with the mean loss since the line before."""
+        losses, self.unlogged = self.unlogged, []
         record = {
             "step": self.step,
             "tokens": self.step * self.job.tokens_per_step,
-            "loss": loss,
+            "loss": sum(losses) / len(losses),
             "rate": self.schedule.get_last_lr()[0],
         }
         self.log.write(record)
@@ -138,6 +153,7 @@ class LanguageTraining:
             "step": self.step,
             "best_step": self.step,
             "seconds": self.seconds,
+            "unlogged": self.unlogged,
             "schedule": self.schedule.state_dict(),
             "data": self.job.text.fingerprint,
         }
@@ -161,14 +177,14 @@ class LanguageTraining:
         put_weights(self.model, saved.model)
         put_optimizer(self.optimizer, saved.optimizer, saved.trainer["schedule"]["_last_lr"])
         self.schedule.load_state_dict(saved.trainer["schedule"])
-        self.seconds = saved.trainer["seconds"]
+        self.seconds, self.unlogged = saved.trainer["seconds"], saved.trainer.get("unlogged", [])
         torch.set_rng_state(saved.state["rng"])
         if "cuda_rng" in saved.state:
             torch.cuda.set_rng_state(saved.state["cuda_rng"], self.parameters[0].device)
         self.job.observer.note(f"going on from step {self.step}")
 
 
-def pieces(config: LanguageConfig, done: float) -> int:
+def segments_read(config: LanguageConfig, done: float) -> int:
     """Segments of a sequence that are read in one go, when a share of the training is `done`.
 
     With a curriculum, the divisors of `segments` in turn through the first half of it.

@@ -29,6 +29,12 @@ def tuning_folder(config: AnyTuningConfig, seeds: int = 1) -> Path:
     return Path("runs") / f"{plain}{suffix(special, type(config))}{ending}"
 
 
+def member_folder(top: Path, seed: int) -> Path:
+    """Where one of many seeds lies in a command's folder; one that an earlier release made stays there."""
+    former = top / f"seed_{seed}"
+    return former if former.is_dir() else top / f"seed-{seed}"
+
+
 def plain_name(config: AnyTuningConfig) -> str:
     """Data, backbone, segments and memory, which were the whole name up to release 0.1."""
     data, backbone = Path(config.data).stem, Path(config.backbone).name

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.errors import ConfigError, RMTError
 from rmt.jsonfile import parse_json
 from rmt.location import trusts
+
+SERVER_ERROR = 500  # from this status on, HTTP says that it is not the question that is wrong
 
 
 class PretrainedSource(NamedTuple):
@@ -26,12 +29,15 @@ class PretrainedSource(NamedTuple):
 
     def load(self, auto: Any, **options: Any) -> Any:
         """What one of the Auto classes loads from here; code of its own runs only where it is trusted."""
-        return self.told(auto.from_pretrained, self.name, trust_remote_code=trusts(), **options)
+        options["trust_remote_code"] = trusts()
+        if not Path(self.name).exists() and not hub_answers(self.name):
+            options["local_files_only"] = True  # what was loaded before may still be here
+        return self.call_reporting_errors(auto.from_pretrained, self.name, **options)
 
-    def told(self, load: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """The result of `load`; what goes wrong in it is the user's mistake, told in one line."""
+    def call_reporting_errors(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """The result of a function; what goes wrong in it is the user's mistake, told in one line."""
         try:
-            return load(*args, **options)
+            return function(*args, **options)
         except RMTError:
             raise
         except Exception as error:  # transformers raises whatever a damaged file makes it stumble over
@@ -60,6 +66,23 @@ class PretrainedSource(NamedTuple):
                 continue
             return f", auto_map.{field}={name!r} in {file}"
         return ""
+
+
+@cache
+def hub_answers(name: str) -> bool:
+    """Whether the hub can be asked about a name, by one request; its own library asks for half a minute."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        get_hf_file_metadata(hf_hub_url(name, "config.json"))
+    except HfHubHTTPError as error:
+        return bool(error.response.status_code < SERVER_ERROR)
+    except HFValidationError:  # no name that it could have, which transformers says better
+        return True
+    except Exception:  # whatever its library for HTTP raises
+        return False
+    return True
 
 
 def weights_only() -> dict[str, Any]:

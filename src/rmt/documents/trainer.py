@@ -54,10 +54,10 @@ def build_trainer(job: FinetuneJob) -> Any:
             optimizer,
             torch.optim.lr_scheduler.LambdaLR(optimizer, slope(job.steps, config.warmup)),
         ),
-        callbacks=[Telling(job)],
+        callbacks=[LogCallback(job)],
     )
     trainer.job = job
-    trainer.add_callback(Stopping(trainer))
+    trainer.add_callback(StopCallback(trainer))
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.model_accepts_loss_kwargs = False  # else losses of documents are summed over the parts of a batch
     return trainer
@@ -141,7 +141,7 @@ def slope(steps: int, warmup: float) -> Any:
     return lambda step: min((step + 1) / peak, max(0.0, (steps - step) / max(1, steps - peak)))
 
 
-class Telling(TrainerCallback):
+class LogCallback(TrainerCallback):
     """Writes metrics.jsonl and tells the observer."""
 
     def __init__(self, job: FinetuneJob):
@@ -175,7 +175,7 @@ class Telling(TrainerCallback):
         hear(record)
 
 
-class Stopping(TrainerCallback):
+class StopCallback(TrainerCallback):
     """Ends training when patience does; saves and ends it behind a step in which a signal asked for it."""
 
     def __init__(self, trainer: ResumableTrainer):

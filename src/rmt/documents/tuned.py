@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,8 @@ from rmt.hf.families import FAMILIES
 from rmt.hf.limit import UNLIMITED
 from rmt.train.stored import require_run
 from rmt.yamlfile import load_yaml
+
+log = logging.getLogger(__name__)
 
 UNKNOWN_WORD = "zqxjkvzqxjkv"  # in no vocabulary
 
@@ -85,13 +88,15 @@ def load_tuned(folder: str | Path, settings: TaskSettings, dtype: torch.dtype = 
     kind = kind_for(settings.name, config.is_encoder_decoder)
     labels = [config.id2label[number] for number in sorted(config.id2label)]
     model = source.load(auto_class(kind), dtype=dtype, **weights_only()).eval()
-    words = tokenizer_of(str(model_folder), model)
+    tokenizer = tokenizer_of(str(model_folder), model)
     return TunedModel(
-        answering(model, settings.answer), kind(labels=labels, scoring=settings.scoring, tokenizer=words)
+        answering(model, settings.answer), kind(labels=labels, scoring=settings.scoring, tokenizer=tokenizer)
     )
 
 
-def make_tuned(backbone: str, tokenizer: str | None, settings: TaskSettings, **memory: Any) -> TunedModel:
+def make_tuned(
+    backbone: str, tokenizer_name: str | None, settings: TaskSettings, **memory: Any
+) -> TunedModel:
     """A pretrained backbone with memory, its head new."""
     source = PretrainedSource("backbone", backbone)
     config = source.config()
@@ -102,16 +107,34 @@ def make_tuned(backbone: str, tokenizer: str | None, settings: TaskSettings, **m
         )
     kind = kind_for(settings.name, config.is_encoder_decoder)
     task = kind(labels=settings.labels, scoring=settings.scoring, tokenizer=None)
-    model = source.load(auto_class(kind), dtype=torch.float32, **task.options(), **weights_only())
-    words = savable_tokenizer(tokenizer or backbone, model)
+    model = with_new_head(source, auto_class(kind), task.options())
+    tokenizer = savable_tokenizer(tokenizer_name or backbone, model)
     if not kind.answers_once:
         memory["overlong"] = "error"  # rows are cut before, as their labels are
-    wrapped = add_memory(model, special_tokens=special_tokens(words), **memory)
+    wrapped = add_memory(model, special_tokens=special_tokens(tokenizer), **memory)
     trained = with_lora(wrapped, settings.lora) if settings.lora else wrapped
     return TunedModel(
         answering(trained, settings.answer),
-        kind(labels=settings.labels, scoring=settings.scoring, tokenizer=words),
+        kind(labels=settings.labels, scoring=settings.scoring, tokenizer=tokenizer),
     )
+
+
+def with_new_head(source: PretrainedSource, auto: Any, options: dict[str, Any]) -> Any:
+    """A backbone with a head for these labels; one that it has for another number of them is not taken."""
+    options = {**options, **weights_only(), "dtype": torch.float32, "ignore_mismatched_sizes": True}
+    model, report = source.load(auto, output_loading_info=True, **options)
+    inside = set(map(id, model.base_model.parameters()))
+    head = {name for name, weight in model.named_parameters() if id(weight) not in inside}
+    for name, stored, needed in sorted(report["mismatched_keys"]):
+        if name not in head:
+            raise ConfigError(
+                f"backbone={source.name!r} cannot be loaded ({name} has the shape {tuple(stored)}, not "
+                f"{tuple(needed)} as its config.json says); {source.remedy}"
+            )
+    if report["mismatched_keys"]:
+        labels = source.config().num_labels
+        log.info("the head of %s has %s labels, so a new one is learned", source.name, labels)
+    return model
 
 
 def answering(model: Any, answer: str) -> Any:
@@ -127,10 +150,10 @@ def auto_class(kind: type[DocumentTask]) -> Any:
 
 def savable_tokenizer(name: str, model: Any) -> Any:
     """The tokenizer of a backbone for a run, which saves it: what cannot be saved is refused before."""
-    words = tokenizer_of(name, model)
+    tokenizer = tokenizer_of(name, model)
     with TemporaryDirectory() as folder:
-        tokenizer_source(name).told(words.save_pretrained, folder)
-    return words
+        tokenizer_source(name).call_reporting_errors(tokenizer.save_pretrained, folder)
+    return tokenizer
 
 
 def tokenizer_source(name: str) -> PretrainedSource:
@@ -142,27 +165,27 @@ def tokenizer_of(name: str, model: Any) -> Any:
     import transformers
 
     source = tokenizer_source(name)
-    words = source.load(transformers.AutoTokenizer)
-    source.told(words, UNKNOWN_WORD)
-    if set(words.get_vocab()) <= set(words.all_special_tokens):  # made up where no file was found
+    tokenizer = source.load(transformers.AutoTokenizer)
+    source.call_reporting_errors(tokenizer, UNKNOWN_WORD)
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):  # made up where no file was found
         raise ConfigError(
             f"tokenizer={name!r} cannot be loaded (it has no vocabulary); name another with --tokenizer"
         )
-    words.model_max_length = UNLIMITED
-    if words.pad_token is None:
-        words.pad_token = words.eos_token
-    if words.pad_token is None:
+    tokenizer.model_max_length = UNLIMITED
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    if tokenizer.pad_token is None:
         raise ConfigError(
             f"tokenizer={name!r} has neither a padding token nor an end; name another with --tokenizer"
         )
-    model.config.pad_token_id = words.pad_token_id
-    return words
+    model.config.pad_token_id = tokenizer.pad_token_id
+    return tokenizer
 
 
-def special_tokens(words: Any) -> tuple[int, int]:
+def special_tokens(tokenizer: Any) -> tuple[int, int]:
     """How many special tokens the tokenizer puts before and behind a text."""
-    bare = words("a", add_special_tokens=False).input_ids
-    whole = words("a").input_ids
+    bare = tokenizer("a", add_special_tokens=False).input_ids
+    whole = tokenizer("a").input_ids
     for start in range(len(whole) - len(bare) + 1):
         if whole[start : start + len(bare)] == bare:
             return start, len(whole) - start - len(bare)

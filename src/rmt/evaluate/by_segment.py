@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from rmt.core.model import SegmentModel
-from rmt.evaluate.evaluate import portions
+from rmt.evaluate.evaluate import batches_of
 from rmt.evaluate.generate import generate
 from rmt.infer.work import inference
 from rmt.tasks.task import Task
@@ -21,7 +21,7 @@ def accuracy_by_segment(
     device = next(model.parameters()).device
     right = counted = torch.zeros(data.tokens.shape[1], dtype=torch.long)
     with inference(model, precision):
-        for rows in portions(data, ROWS):
+        for rows in batches_of(data, ROWS):
             predicted = generate(model, rows.tokens.to(device), rows.loss_mask.to(device), length).cpu()
             right = right + ((predicted == rows.targets) & rows.answer).sum(0)
             counted = counted + rows.answer.sum(0)

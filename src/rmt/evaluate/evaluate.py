@@ -13,9 +13,14 @@ from torch.nn import functional as F
 from rmt.core.model import SegmentModel
 from rmt.core.state import State
 from rmt.errors import ConfigError
-from rmt.evaluate.generate import EncodedSource, generate_on, model_made
+from rmt.evaluate.generate import (
+    EncodedSource,
+    generate_both_at_once,
+    generate_both_in_turn,
+    generate_on,
+    inputs_from_model,
+)
 from rmt.gpu.graphs import sent
-from rmt.infer.segments import in_format
 from rmt.infer.work import Results, inference, worker_of
 from rmt.nn.widest import widest
 from rmt.tasks.task import Batch, Task
@@ -67,51 +72,55 @@ def evaluate(
     total, done, sums = len(data.tokens), 0, None
     progress(done, total)
     with inference(model, precision):
-        for rows in portions(data, batch):
-            part = measure(model, task, rows, length, thorough)
+        for rows in batches_of(data, batch):
+            part = batch_sums(model, task, rows, length, thorough)
             sums = part if sums is None else Sums(*map(torch.add, sums, part))
             done += len(rows.tokens)
             progress(done, total)
     assert sums is not None, "a split has an example"
     columns = torch.stack([column.to(widest(column.device)) for column in sums]).tolist()  # waits, once
-    whole = dict(zip(Sums._fields, columns, strict=True))
-    if not whole["characters"]:
+    totals = dict(zip(Sums._fields, columns, strict=True))
+    if not totals["characters"]:
         raise ConfigError(
             f"the {total} examples of split {split!r} of task {task.name!r} have no answer to count"
         )
     metrics = {
-        "accuracy": whole["right"] / whole["characters"],
-        "sequence_accuracy": whole["right_sequences"] / whole["sequences"],
-        "teacher_forced_accuracy": whole["forced_right"] / whole["characters"],
-        "loss": whole["loss"] / whole["losses"],
+        "accuracy": totals["right"] / totals["characters"],
+        "sequence_accuracy": totals["right_sequences"] / totals["sequences"],
+        "teacher_forced_accuracy": totals["forced_right"] / totals["characters"],
+        "loss": totals["loss"] / totals["losses"],
         "samples": total,
     }
     if thorough:
-        metrics["original_accuracy"] = whole["original_right"] / whole["original_characters"]
+        metrics["original_accuracy"] = totals["original_right"] / totals["original_characters"]
     return metrics
 
 
-def portions(data: Batch, size: int) -> Iterator[Batch]:
+def batches_of(data: Batch, size: int) -> Iterator[Batch]:
     """The split in batches."""
     for parts in zip(*(column.split(size) for column in data), strict=True):
         yield Batch(*parts)
 
 
-def measure(model: SegmentModel, task: Task, batch: Batch, length: int, thorough: bool) -> Sums:
+def batch_sums(model: SegmentModel, task: Task, batch: Batch, length: int, thorough: bool) -> Sums:
     """All sums of one batch, which is on the CPU.
 
-    Segments before the first token that the model makes are encoded once, and all ways of generating the rest
-    are rows of one batch: on a GPU, time goes into the number of steps.
+    Segments before the first token that the model makes are encoded once.
     """
-    original = thorough and generates_in_original(task, batch, length)
-    ways = [model_made(batch.loss_mask, length, borders) for borders in (False, True)[: 1 + original]]
-    first = first_made(ways[0], length)
+    from_model = inputs_from_model(batch.loss_mask)
+    first = first_generated_segment(from_model, length)
+    generates_twice = thorough and generates_in_original(task, batch, length)
     batch = Batch(*(sent(column, next(model.parameters()).device) for column in batch))
     forced = teacher_forced(model, batch, length, first)
-    source = EncodedSource(forced.predictions[:, : first * length], forced.state).repeated(len(ways))
-    tokens = batch.tokens.repeat(len(ways), 1)
-    strict, *others = generate_on(model, tokens, torch.cat(ways), length, source).chunk(len(ways))
-    predictions = torch.stack([strict, forced.predictions, *(others or [forced.predictions])])
+    source = EncodedSource(forced.predictions[:, : first * length], forced.state)
+    original = forced.predictions
+    if generates_twice:
+        on_cpu = batch.tokens.device.type == "cpu"
+        generate_both = generate_both_in_turn if on_cpu else generate_both_at_once
+        strict, original = generate_both(model, batch.tokens, from_model, length, source)
+    else:
+        strict = generate_on(model, batch.tokens, from_model, length, source)
+    predictions = torch.stack([strict, forced.predictions, original])
     right, forced_right, original_right = (predictions == batch.targets).unbind(0)
     counted, window = batch.answer, batch.answer
     if thorough:
@@ -129,10 +138,10 @@ def measure(model: SegmentModel, task: Task, batch: Batch, length: int, thorough
     )
 
 
-def first_made(made_by_model: Tensor, length: int) -> int:
+def first_generated_segment(from_model: Tensor, length: int) -> int:
     """The first segment with an input (B, T) that the model makes, or how many segments there are."""
-    columns = made_by_model.any(0).nonzero().flatten().tolist()
-    return int(columns[0]) // length if columns else math.ceil(made_by_model.shape[1] / length)
+    columns = from_model.any(0).nonzero().flatten().tolist()
+    return int(columns[0]) // length if columns else math.ceil(from_model.shape[1] / length)
 
 
 @torch.no_grad()
@@ -154,7 +163,7 @@ def force_segment(model: SegmentModel, _: tuple[()], state: State, segment: Tens
     tokens, targets = segment.unbind(0)
     output = model(tokens, state)
     losses = F.cross_entropy(output.logits.mT.to(widest(tokens.device)), targets, reduction="none")
-    return in_format(output.state, state), (output.logits.argmax(-1), losses)
+    return output.state.with_dtypes_of(state), (output.logits.argmax(-1), losses)
 
 
 def generates_in_original(task: Task, batch: Batch, length: int) -> bool:

@@ -16,7 +16,6 @@ from torch import Tensor
 from rmt.core.cache import Cache
 from rmt.core.model import SegmentModel
 from rmt.core.state import State
-from rmt.infer.segments import in_format
 from rmt.infer.work import RecordedWork, Results, inference
 from rmt.nn.widest import widest
 from rmt.text.lanes import Lanes
@@ -66,7 +65,7 @@ def score_segment(
     tokens, targets = segment.unbind(0)
     output = model(tokens, state, targets=targets, capacities=capacities)
     assert output.losses is not None
-    return in_format(output.state, state), (total + output.losses.to(total.dtype).sum(),)
+    return output.state.with_dtypes_of(state), (total + output.losses.to(total.dtype).sum(),)
 
 
 def is_static(segment: RecordedWork) -> bool:

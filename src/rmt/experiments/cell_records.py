@@ -10,7 +10,7 @@ from typing import Any
 
 from rmt.config import from_dict, to_dict
 from rmt.errors import ConfigError, shown
-from rmt.experiments.cells import RECORD, PlannedCell, is_of, record_of
+from rmt.experiments.cells import RECORD, WALL_SECONDS, PlannedCell, is_begun, recorded_so_far, seeds_of
 from rmt.experiments.comparison import Record
 from rmt.experiments.figures import CHARTS, METRICS
 from rmt.experiments.report import is_cell, lines_of
@@ -54,20 +54,26 @@ def written_cells(records: Iterable[Record]) -> str:
 
 
 def take_up(cells: Iterable[PlannedCell], folder: Path, records: Mapping[str, Record]) -> None:
-    """Put records, by the names of cells, into the folders of these; one that is there stays.
+    """Put records, by the names of cells, into the folders of these; one with as many seeds stays there.
 
-    A cell with a record is finished, so none of its runs is trained again.
+    What a record has is not trained again. It is said to be part of all figures that its cell is part of now.
     """
     for cell in cells:
-        if cell.name in records and not record_of(cell, folder):
+        here = recorded_so_far(cell, folder)
+        best = max(here, records.get(cell.name, {}), key=seeds_of)
+        if not best:
+            continue
+        shown_in = dict.fromkeys((*(best["cell"].get("exhibits") or ()), *cell.exhibits))
+        record = {**best, "cell": {**best["cell"], "exhibits": list(shown_in)}}
+        if record != here:
             (folder / cell.name).mkdir(parents=True, exist_ok=True)
-            write_json(folder / cell.name / RECORD, sealed(records[cell.name]))
+            write_json(folder / cell.name / RECORD, sealed(record))
 
 
 def records_of(cells: Iterable[PlannedCell], path: Path) -> dict[str, Record]:
-    """The records that `path` has of these very cells, by their names."""
+    """The records that `path` has of these cells, with any number of seeds, by their names."""
     records = {record["cell"]["name"]: record for record in load_cells([path])}
-    return {cell.name: records[cell.name] for cell in cells if is_of(records.get(cell.name, {}), cell)}
+    return {cell.name: records[cell.name] for cell in cells if is_begun(records.get(cell.name, {}), cell)}
 
 
 def shown_cell(record: Record, file: Path) -> Record:
@@ -105,6 +111,8 @@ def reason_no_outcome(record: Record) -> str:
         return f"metric={shown(metric)} is not known"
     if not isinstance(trials, list) or not all(isinstance(trial, dict) for trial in trials):
         return f"trials={shown(trials)} are no list of rates"
+    if reason := reason_no_numbers({WALL_SECONDS: record.get(WALL_SECONDS, 0.0)}):
+        return reason
     for mapping, name in ((record, "rate"), *((trial, "validation") for trial in trials)):
         if name not in mapping or not (mapping[name] is None or is_number(mapping[name])):
             return f"{name}={shown(mapping.get(name))} is no number"

@@ -13,15 +13,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rmt.config import at_least, check_fields, from_dict, option, required, to_dict
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, RMTError, shown
 from rmt.experiments.data_location import as_planned, located
-from rmt.experiments.recipe import Settings, merge
+from rmt.experiments.settings import Settings, dotted, merge
 from rmt.seal import load_record
 from rmt.store import write_whole
+from rmt.train.names import short_name
 from rmt.yamlfile import load_yaml, write_yaml
 
 RECORD = "cell.json"
+WALL_SECONDS = "wall_seconds"  # of a record: what the cell took, with trials, evaluations and starts
 MUON_RATE = "optimizer.matrix_lr"
+DAMAGED = "delete it and run the command again"  # the remedy for a record
+NONE = "none"  # the value of a setting that a cell does not have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,27 +86,87 @@ def write_cell(cell: PlannedCell, folder: Path) -> Path:
 
 
 def record_of(cell: PlannedCell, folder: Path) -> dict[str, Any]:
-    """What came out of this very cell, or nothing while it is unfinished."""
+    """What came out of this cell, or nothing while it is unfinished."""
+    record = recorded_so_far(cell, folder)
+    return record if record and is_of(record, cell) else {}
+
+
+def recorded_so_far(cell: PlannedCell, folder: Path) -> dict[str, Any]:
+    """What came out of this cell with as many seeds or fewer; nothing where there is no record."""
     file = folder / cell.name / RECORD
     if not file.exists():
         return {}
-    record = load_record(file, "delete it and run the command again")
-    return record if is_of(record, cell) else {}
+    record = load_record(file, DAMAGED)
+    return record if is_begun(record, cell) else {}
 
 
 def is_of(record: Mapping[str, Any], cell: PlannedCell) -> bool:
-    """Whether a record is of this very cell, on whatever device and in whatever folder it was trained."""
-    recorded, planned = record.get("cell"), to_dict(cell)
-    if not isinstance(recorded, dict):
-        return False
+    """Whether a record is of this cell, and has as many seeds."""
+    return is_begun(record, cell) and seeds_of(record) >= cell.seeds
+
+
+def is_begun(record: Mapping[str, Any], cell: PlannedCell) -> bool:
+    """Whether a record is of this cell with any number of seeds, and whatever figures it is part of.
+
+    Nor does it matter on which device and in which folder it was trained.
+    """
+    recorded = record.get("cell")
+    return isinstance(recorded, dict) and not differences(recorded, cell)
+
+
+def refuse_other_settings(cells: Iterable[PlannedCell], folder: Path) -> None:
+    """Raise for a cell of which a folder has runs with other settings than it has now."""
+    for cell in cells:
+        if (begun := begun_cell(cell.name, folder)) and (others := differences(begun, cell)):
+            name, former, current = others[0]
+            raise ConfigError(
+                f"out={str(folder)!r} holds {cell.name} with {name}={former}, not {current}; "
+                f"name another --out, or go back to {name}={former}"
+            )
+
+
+def begun_cell(name: str, folder: Path) -> dict[str, Any]:
+    """The cell that a folder has a record or runs of, as it was planned; nothing where there are none."""
+    record, file = folder / name / RECORD, folder / f"{name}.yaml"
+    if record.exists():
+        cell = load_record(record, DAMAGED).get("cell")
+        return cell if isinstance(cell, dict) else {}
+    if not file.exists() or not any((folder / name).glob("*/config.yaml")):
+        return {}
+    try:
+        return to_dict(load_cell(file))
+    except RMTError:  # it is written anew, and its runs have settings of their own that they insist on
+        return {}
+
+
+def differences(recorded: Mapping[str, Any], cell: PlannedCell) -> list[tuple[str, str, str]]:
+    """What makes a recorded cell another than the planned one: names, and the values of both."""
     settings = as_planned(recorded.get("settings"), cell.settings)
-    return without_device({**recorded, "settings": settings}) == without_device(planned)
+    former, current = dotted(identity({**recorded, "settings": settings})), dotted(identity(to_dict(cell)))
+    names = (name for name in {**current, **former} if former.get(name, NONE) != current.get(name, NONE))
+    return [
+        (short_name(name.removeprefix("settings.")), shown_value(former, name), shown_value(current, name))
+        for name in names
+    ]
 
 
-def without_device(cell: Mapping[str, Any]) -> dict[str, Any]:
+def shown_value(settings: Mapping[str, Any], name: str) -> str:
+    """The value of a setting in a message."""
+    value = settings.get(name, NONE)
+    return value if isinstance(value, str) else shown(value)
+
+
+def seeds_of(record: Mapping[str, Any]) -> int:
+    """How many seeds a record has; an empty or damaged one has none."""
+    runs = record.get("runs")
+    return len(runs) if isinstance(runs, list) else 0
+
+
+def identity(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """What two plans of one cell have in common."""
     settings = cell.get("settings")
     others = {name: value for name, value in settings.items() if name != "device"} if settings else settings
-    return {**cell, "settings": others}
+    return {**cell, "settings": others, "seeds": None, "exhibits": None}
 
 
 def joined(cells: Iterable[PlannedCell]) -> list[PlannedCell]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,7 +60,29 @@ class ComparedRow(NamedTuple):
 
     @property
     def size(self) -> int:
+        """Memory, or the cache of a model without: what models at one position have as much of."""
         return self.memory or self.cache
+
+    @property
+    def has_depth(self) -> bool:
+        """Whether a depth of BPTT means something: memory goes from segment to segment."""
+        return self.memory > 0 and self.model != "memory_transformer" and self.segments != 1
+
+    @property
+    def updates(self) -> int:
+        return int(self.runs[0]["steps"])
+
+    def settings(self, group: str) -> Record:
+        """A group of what its runs were configured with; none of a cell of `rmt finetune`."""
+        return dict(self.record["config"][group]) if self.record["cell"]["command"] == "train" else {}
+
+    @property
+    def edge(self) -> str:
+        """Whether the rate that was chosen is the largest or the smallest of those tried."""
+        tried = sorted({trial["rate"] for trial in self.record["trials"]})
+        if len(tried) < 2 or self.record["rate"] not in (tried[0], tried[-1]):
+            return ""
+        return "largest" if self.record["rate"] == tried[-1] else "smallest"
 
     @property
     def original(self) -> float | None:
@@ -95,10 +117,6 @@ class ComparedRow(NamedTuple):
         parts = [run["by_segment"] for run in self.runs]
         return {int(key): statistics.mean(part[key] for part in parts) for key in parts[0]}
 
-    @property
-    def seconds(self) -> float:
-        return float(sum(run["seconds"] for run in self.runs))
-
     def paths(self) -> list[str]:
         """The run folders behind its numbers, below that of the report."""
         return [f"{self.name}/{run['run']}" for run in self.runs]
@@ -120,21 +138,35 @@ def rows_of(records: Iterable[Record]) -> dict[str, list[ComparedRow]]:
     return {name: sorted(exhibits[name], key=order) for name in sorted(exhibits)}
 
 
+TASKS = ("copy", "reverse", "retrieval", "quadratic")  # as the paper has them
 MODELS = ("baseline", "memory_transformer", "transformer_xl", "rmt", "transformer_xl_rmt")
 
 
 def order(row: ComparedRow) -> tuple[Any, ...]:
-    model = MODELS.index(row.model) if row.model in MODELS else len(MODELS)
-    return (
-        row.task.rpartition("-")[0],
-        len(row.task),
-        row.task,
-        row.segments,
-        model,
-        row.size,
-        row.depth,
-        row.name,
-    )
+    """By task as in the paper, by its length and segments, by model and what it carries."""
+    task, _, length = row.task.partition("-")
+    sizes = (row.memory, row.cache, row.depth)
+    where = (rank(task, TASKS), task, (len(length), length), row.segments, row.length)
+    return (*where, rank(row.model, MODELS), *sizes, row.name)
+
+
+def rank(name: str, names: Sequence[str]) -> int:
+    return names.index(name) if name in names else len(names)
+
+
+def without_cell(exhibit: str, rows: Iterable[ComparedRow]) -> list[PublishedRow]:
+    """The paper's rows that no cell of ours stands beside."""
+    beside = [row.published for row in rows]
+    others = [row for row in exhibit_rows(exhibit) if row not in beside]
+    return sorted(others, key=published_order)
+
+
+def published_order(row: PublishedRow) -> tuple[Any, ...]:
+    """As `order`."""
+    task, _, length = row.task.partition("-")
+    sizes = (row.memory, row.cache, row.depth)
+    where = (rank(task, TASKS), task, (len(length), length), row.segments, row.segment_length)
+    return (*where, rank(row.model, MODELS), *sizes)
 
 
 def row_of(record: Record, exhibit: str) -> ComparedRow:
@@ -156,7 +188,7 @@ def trained_row(record: Record, exhibit: str) -> ComparedRow:
         length=task["segment_length"] if is_text else segment_length(task),
         model=config["preset"],
         memory=model["memory"]["size"],
-        cache=model["cache"]["size"],
+        cache=cached_tokens(model),
         depth=str(config["bptt"]["depth"]),
         recipe=config["recipe"],
         record=record,
@@ -164,6 +196,12 @@ def trained_row(record: Record, exhibit: str) -> ComparedRow:
     )
     comparable = config["size"] in PAPER_SIZES and config["scale"] == "full" and not task["options"]
     return row._replace(published=published_of(row)) if comparable else row
+
+
+def cached_tokens(model: dict[str, Any]) -> int:
+    """Positions of tokens in the cache, which the paper counts, without the memory's where it has them."""
+    cache, memory = model["cache"], model["memory"]["size"]
+    return int(cache["size"]) - (memory if cache["scope"] == "all" and cache["size"] > memory else 0)
 
 
 def segment_length(task: dict[str, Any]) -> int:

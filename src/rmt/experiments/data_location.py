@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from rmt.experiments.recipe import Settings, merge
+from rmt.experiments.settings import Settings, merge
 
 OUT = "{out}/"
 

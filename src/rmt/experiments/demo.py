@@ -1,7 +1,7 @@
 """The demonstration: three models recall a sequence from behind others, with one recipe and one budget.
 
-What is asked for lies further back than layers × cache can reach: a cache must fail, however well it is
-trained, and memory need not.
+What is asked for lies further back than a cache reaches, (layers − 1) · L · ⌈C/L⌉ + C tokens (`cache_reach`):
+a cache must fail, however well it is trained, and memory need not.
 """
 
 from __future__ import annotations

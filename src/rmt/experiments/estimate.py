@@ -18,15 +18,19 @@ class Speed(NamedTuple):
 
     flops: float  # per second
     segment_seconds: float  # of an update, whatever is in the segment
-    run_seconds: float  # of a run beside its updates: start, evaluations, test
+    run_seconds: float  # of a run beside its updates and evaluations: start, test
+    evaluation_seconds: float  # of one on the validation set
     extra_seed: float  # what each further seed of a stack costs, as a part of one alone
 
 
 # H200: copy-24 in 9 segments 3.64 ms an update, 12 layers × 512 in 3 segments 18 to 22 ms, eight seeds 4.5 ×
-# one (benchmarks/2026-11-15-speed.md). CPU: one core of a Xeon, copy-4 in 3 segments about 30 ms.
+# one (benchmarks/2026-11-15-speed.md); of a command of 10 s, 5.2 to its first update, 1.1 of updates, and the
+# rest in three evaluations and the test (2026-11-18-engine.md). CPU: one core, copy-4 in 3 segments 30 ms.
 SPEEDS = {
-    "cuda": Speed(flops=3.7e14, segment_seconds=4e-4, run_seconds=8.0, extra_seed=0.5),
-    "cpu": Speed(flops=2e10, segment_seconds=5e-3, run_seconds=6.0, extra_seed=1.0),
+    "cuda": Speed(
+        flops=3.7e14, segment_seconds=4e-4, run_seconds=8.0, evaluation_seconds=0.4, extra_seed=0.5
+    ),
+    "cpu": Speed(flops=2e10, segment_seconds=5e-3, run_seconds=5.0, evaluation_seconds=0.5, extra_seed=1.0),
 }
 
 
@@ -52,9 +56,11 @@ def estimate(cell: PlannedCell, device: str) -> Estimate:
     seeds = cell.seeds - cell.reuses_trial
     stacked = is_stackable(config) and seeds > 1
     alone = 1 + (seeds - 1) * speed.extra_seed if stacked else seeds
-    updates = trials * (cell.trial_steps or steps) + seeds * steps
-    effort = trials * (cell.trial_steps or steps) + alone * steps
-    return Estimate(updates, effort * seconds + (trials + seeds) * speed.run_seconds)
+    trial_steps = cell.trial_steps or steps
+    updates = trials * trial_steps + seeds * steps
+    effort = trials * trial_steps + alone * steps
+    aside = updates / config.train.evaluate_every * speed.evaluation_seconds
+    return Estimate(updates, effort * seconds + aside + (trials + seeds) * speed.run_seconds)
 
 
 def update_seconds(config: RunConfig, speed: Speed) -> float:

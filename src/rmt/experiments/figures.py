@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from rmt.experiments.comparison import ComparedRow, reference_of
-from rmt.experiments.drawing import Axes, Series, chart
+from rmt.experiments.comparable import usual
+from rmt.experiments.comparison import ComparedRow
+from rmt.experiments.drawing import chart
+from rmt.experiments.labels import Row, labels, model_name, place, published_depth
+from rmt.experiments.paper import PublishedRow
+from rmt.experiments.scales import Axes
+from rmt.experiments.series import (
+    Reading,
+    curve_series,
+    curve_span,
+    lines,
+    papers_own,
+    papers_text,
+    span_of,
+)
 
-NAMES = {
-    "rmt": "RMT",
-    "transformer_xl": "Transformer-XL",
-    "memory_transformer": "Memory Transformer",
-    "baseline": "baseline",
-    "transformer_xl_rmt": "Transformer-XL + RMT",
-}
 METRICS = {
     "accuracy": "accuracy",
     "sequence_accuracy": "whole answers right",
@@ -22,6 +28,8 @@ METRICS = {
     "bits_per_character": "bits per character",
     "f1": "F1",
 }
+CARRIED = "memory tokens + cached positions"
+REACHED = "previous segments that a gradient reaches"
 
 
 def figures(exhibit: str, rows: Sequence[ComparedRow]) -> str:
@@ -29,39 +37,25 @@ def figures(exhibit: str, rows: Sequence[ComparedRow]) -> str:
     return "".join(CHARTS[exhibit](rows))
 
 
-def label(row: ComparedRow) -> str:
-    return NAMES.get(row.model, row.model)
-
-
 def up(rows: Sequence[ComparedRow]) -> str:
     return METRICS[rows[0].metric]
 
 
-def points(
-    rows: Iterable[ComparedRow], across: Callable[[ComparedRow], float]
-) -> tuple[tuple[float, float], ...]:
-    return tuple((across(row), row.mean) for row in rows)
+def segments_of(row: Row) -> float:
+    return row.segments
 
 
-def lines(
-    rows: Sequence[ComparedRow], across: Callable[[ComparedRow], float], name: Callable[[ComparedRow], str]
-) -> Iterator[Series]:
-    """A line per name, and the paper's where it has the same rows."""
-    groups: dict[tuple[str, str], list[ComparedRow]] = defaultdict(list)
-    for row in rows:
-        groups[name(row), row.model].append(row)
-    for (title, model), members in groups.items():
-        yield Series(title, model, points(members, across))
-        published = tuple(
-            (across(row), reference)
-            for row in members
-            if row.published and (reference := reference_of(row.published)) is not None
-        )
-        yield Series(f"{title}, paper", model, published, dotted=True)
+def carried_of(row: Row) -> float:
+    """All that a segment has of earlier ones."""
+    return row.memory + row.cache
+
+
+def depth_of(row: Row) -> float:
+    return int(row.depth)
 
 
 def compared(rows: Iterable[ComparedRow]) -> list[ComparedRow]:
-    return [row for row in rows if row.depth == "full" and row.recipe != "paper"]
+    return usual(rows)
 
 
 def over_segments(rows: Sequence[ComparedRow]) -> Iterator[str]:
@@ -71,8 +65,9 @@ def over_segments(rows: Sequence[ComparedRow]) -> Iterator[str]:
         tasks[row.task].append(row)
     for task, members in tasks.items():
         if len({row.segments for row in members}) > 1:
-            axes = Axes(f"{task}: over segments", "segments", up(members))
-            yield chart(axes, list(lines(best_sizes(members), lambda row: row.segments, label)))
+            shown = best_sizes(members)
+            axes = Axes(f"{task}: {up(members)} over segments", "segments", up(members), span=span_of(shown))
+            yield chart(axes, lines(shown, papers_own(shown), Reading(segments_of)))
 
 
 def best_sizes(rows: Sequence[ComparedRow]) -> list[ComparedRow]:
@@ -91,49 +86,57 @@ def over_length(rows: Sequence[ComparedRow]) -> Iterator[str]:
             cuts[row.length, row.size].append(row)
     for (length, size), members in cuts.items():
         if len({row.task for row in members}) > 1:
-            title = f"segments of {length}, memory or cache {size}: over tokens"
-            axes = Axes(title, "tokens", up(members))
-            yield chart(axes, list(lines(members, lambda row: row.segments * row.length, label)))
+            title = f"segments of {length}, memory or cache {size}: {up(members)} over tokens"
+            axes = Axes(title, "tokens", up(members), span=span_of(members))
+            reading = Reading(lambda row, length=length: row.segments * length)  # type: ignore[misc]
+            yield chart(axes, lines(members, papers_own(members), reading))
 
 
 def over_memory(rows: Sequence[ComparedRow]) -> Iterator[str]:
-    """Bits or perplexity over memory or cache; RMT has a line for each depth."""
-    for task, members in by_text(rows).items():
+    """Bits or perplexity over memory and cache; RMT has a line for each depth."""
+    for text, members in by_text(rows).items():
+        names = labels(members, always=("depth",), never=("memory", "cache"))
+        published = papers_text(members)
+        axes = Axes(f"{text}: over memory and cache", CARRIED, up(members), span=span_of(members, published))
+        reading = Reading(carried_of, lambda row, names=names: names[row.name], with_depth)  # type: ignore[misc]
+        yield chart(axes, lines(members, published, reading))
 
-        def name(row: ComparedRow) -> str:
-            return (
-                f"{label(row)}, depth {row.depth}"
-                if row.model in ("rmt", "transformer_xl_rmt")
-                else label(row)
-            )
 
-        axes = Axes(f"{task}: over memory or cache", "memory tokens, or cached positions", up(members))
-        yield chart(axes, list(lines(members, lambda row: row.size, name)))
+def with_depth(row: PublishedRow) -> str:
+    return ", ".join(filter(None, (model_name(row), published_depth(row))))
 
 
 def over_depth(rows: Sequence[ComparedRow]) -> Iterator[str]:
     """Bits or perplexity over the depth of BPTT, a line for each memory."""
-    counted = (row for row in rows if row.model == "rmt" and row.depth != "full")
-    for task, members in by_text(counted).items():
-        if len({row.depth for row in members}) > 1:
-            axes = Axes(f"{task}: RMT over depth", "previous segments that a gradient reaches", up(members))
-            yield chart(
-                axes, list(lines(members, lambda row: int(row.depth), lambda row: f"memory {row.memory}"))
-            )
+    for text, members in by_text(rows).items():
+        counted = [row for row in members if is_counted(row)]
+        if len({row.depth for row in counted}) > 1:
+            published = [row for row in papers_text(members) if is_counted(row)]
+            span = span_of(counted, published)
+            axes = Axes(f"{text}: RMT over depth (an axis of its own)", REACHED, up(members), span=span)
+            yield chart(axes, lines(counted, published, Reading(depth_of, with_memory, with_memory)))
+
+
+def is_counted(row: Row) -> bool:
+    """Whether a row is of RMT with a depth that is a number."""
+    return row.model == "rmt" and row.depth != "full"
+
+
+def with_memory(row: Row) -> str:
+    return f"{model_name(row)}, memory {row.memory}"
 
 
 def over_minutes(rows: Sequence[ComparedRow]) -> Iterator[str]:
     """Validation over minutes of training, seed 0."""
-    for task, members in by_text(rows).items():
-        series = [Series(row.name, row.model, minutes(row)) for row in members]
-        yield chart(
-            Axes(f"{task}: validation over minutes", "minutes of training", up(members), False), series
-        )
+    for text, members in by_text(rows).items():
+        title = f"{text}: validation over minutes, seed 0"
+        axes = Axes(title, "minutes of training", up(members), False, curve_span(members))
+        yield chart(axes, curve_series(members, minutes))
 
 
-def minutes(row: ComparedRow) -> tuple[tuple[float, float], ...]:
+def minutes(row: ComparedRow, step: int) -> float:
     run = row.runs[0]
-    return tuple((step / run["steps"] * run["seconds"] / 60, value) for step, value in run["curve"])
+    return float(step / run["steps"] * run["seconds"] / 60)
 
 
 def by_text(rows: Iterable[ComparedRow]) -> dict[str, list[ComparedRow]]:
@@ -144,18 +147,17 @@ def by_text(rows: Iterable[ComparedRow]) -> dict[str, list[ComparedRow]]:
 
 
 def curves(rows: Sequence[ComparedRow]) -> str:
-    """Validation over updates of seed 0, a chart for each task and cut."""
+    """Validation over updates of seed 0, a chart for each task, cut and number of updates."""
     places: dict[str, list[ComparedRow]] = defaultdict(list)
     for row in rows:
-        places[f"{row.task}, {row.segments} segments" if row.segments else row.task].append(row)
-    charts = []
-    for title, members in places.items():
-        series = [
-            Series(row.name, row.model, tuple((step, value) for step, value in row.runs[0]["curve"]))
-            for row in members
-        ]
-        charts.append(chart(Axes(f"{title}: validation, seed 0", "updates", up(members), False), series))
-    return "".join(charts)
+        places[f"{place(row)}, {row.updates:,} updates"].append(row)
+    return "".join(
+        chart(
+            Axes(f"{title}: validation, seed 0", "updates", up(members), False, curve_span(members)),
+            curve_series(members, lambda row, step: step),
+        )
+        for title, members in places.items()
+    )
 
 
 def together(

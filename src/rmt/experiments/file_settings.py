@@ -1,4 +1,4 @@
-"""Settings that a recipe, size or scale decided do not pass for those of another that the command line names.
+"""Refuse a printed config under another recipe, size or scale.
 
 A complete configuration leaves nothing to decide: with another recipe it is the same run by another name.
 """

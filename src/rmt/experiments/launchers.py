@@ -17,6 +17,8 @@ from typing import Any, Protocol
 from rmt.errors import ConfigError
 from rmt.stopping import PARENT
 
+LOCAL = "local"
+NAMES = (LOCAL, "slurm", "ray")
 HOLE = "{}"  # of a template: where the worker's command goes
 SIGNAL_DELAY_SECONDS = 120  # before the time of a Slurm job is over: for the worker to save
 SLURM_MINUTES = 24 * 60  # of a job; a cell that is not finished then is put into the queue again
@@ -46,7 +48,8 @@ class ProcessJob:
     """A worker in a process of this machine, a group of its own: a terminal's Ctrl-C reaches it once."""
 
     def __init__(self, command: Sequence[str], file: Path, environment: Mapping[str, str]):
-        with file.with_suffix(".log").open("w") as log:
+        self.command, self.log = shlex.join(command), file.with_suffix(".log")
+        with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 command,
                 stdout=log,
@@ -56,7 +59,12 @@ class ProcessJob:
             )
 
     def ended(self) -> bool:
-        return self.process.poll() is not None
+        code = self.process.poll()
+        if code is not None and not self.log.stat().st_size:
+            self.log.write_text(
+                f"rmt: the launcher's command wrote nothing and {end_of(code)}: {self.command}\n"
+            )
+        return code is not None
 
     def stop(self, number: int) -> None:
         self.process.send_signal(number)
@@ -64,6 +72,11 @@ class ProcessJob:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+
+
+def end_of(code: int) -> str:
+    """How a process ended, by its exit code as Python has it."""
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
 class LocalLauncher:
@@ -215,9 +228,15 @@ def optional(package: str, extra: str) -> Any:
         ) from None
 
 
+def check_launcher(name: str) -> None:
+    """Raise for what is neither the name of a launcher nor a template."""
+    if name not in NAMES:
+        split_template(name)
+
+
 def launcher_of(name: str, folder: Path) -> WorkerLauncher:
     """The launcher with a name, or of a template."""
-    if name == "local":
+    if name == LOCAL:
         return LocalLauncher()
     if name == "slurm":
         return SlurmLauncher(folder)

@@ -13,7 +13,6 @@ from rmt.documents.report import INCIDENTAL as INCIDENTAL_OF_DOCUMENTS
 from rmt.documents.stored import load_settings
 from rmt.errors import CheckpointError, ConfigError, RMTError
 from rmt.experiments.report import INCIDENTAL
-from rmt.train.checkpoint import Checkpoints
 from rmt.train.folder import load_result
 from rmt.train.names import ALIASES, SHORT, short_name
 from rmt.train.stored import load_config
@@ -88,8 +87,7 @@ def listed_run(folder: Path) -> ListedRun:
     if "backbone" in stored:
         return documents_run(folder, stored, result)
     config = load_config(folder)
-    steps = result.get("steps") or max(Checkpoints(folder).steps(), default=0)
-    return ListedRun(folder, by_name(config), result, steps)
+    return ListedRun(folder, by_name(config), result, result.get("steps") or saved_steps(folder))
 
 
 def documents_run(folder: Path, stored: dict[str, Any], result: dict[str, Any]) -> ListedRun:
@@ -97,8 +95,14 @@ def documents_run(folder: Path, stored: dict[str, Any], result: dict[str, Any]) 
     for name in DOCUMENT_SETTINGS:
         if name not in stored:
             raise CheckpointError(f"its config.yaml is damaged: {name} is missing")
-    steps = result.get("steps") or max(Checkpoints(folder).steps(), default=0)
-    return ListedRun(folder, load_settings(folder), result, steps)
+    return ListedRun(folder, load_settings(folder), result, result.get("steps") or saved_steps(folder))
+
+
+def saved_steps(folder: Path) -> int:
+    """The step of the newest checkpoint of an unfinished run; 0 where there is none."""
+    from rmt.train.checkpoint import Checkpoints  # loads torch, which finished runs do without
+
+    return max(Checkpoints(folder).steps(), default=0)
 
 
 def by_setting(runs: Iterable[ListedRun]) -> list[list[ListedRun]]:

@@ -9,29 +9,11 @@ from rmt.config import changed, to_dict, value_of
 from rmt.errors import RMTError
 from rmt.experiments.recipe import OLDER_RECIPES, resolve
 from rmt.experiments.run import differences, settled, stored_precision
+from rmt.experiments.settings import DERIVED, UNNAMED
 from rmt.train.config import RunConfig
 from rmt.train.names import suffix
 from rmt.train.stored import load_config
 
-# how far and where a run is trained, watched and stored: no sweep is over these
-UNNAMED = {
-    "seed",
-    "device",
-    "compile",
-    "deterministic",
-    "threads",
-    "strategy",
-    "train.target",
-    "train.evaluate_every",
-    "train.evaluate_samples",
-    "train.evaluate_batch",
-    "train.save_every",
-    "train.keep",
-    "train.log_every",
-    "train.on_nan",
-    "train.test_samples",
-}
-DERIVED = {"model.vocabulary", "model.memory.predicts"}  # they follow from other settings
 BASE = ("preset", "recipe", "size", "scale")  # settings that others take their defaults from
 
 

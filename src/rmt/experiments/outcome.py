@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.config import from_dict, to_dict
 from rmt.errors import CheckpointError, ConfigError, RMTError
 from rmt.evaluate.by_segment import accuracy_by_segment
-from rmt.experiments.cells import PlannedCell
+from rmt.experiments.cells import PlannedCell, recorded_so_far
 from rmt.experiments.recipe import Settings, merge, resolve
 from rmt.experiments.run import train, train_seeds
 from rmt.tasks.registry import task_class
@@ -26,6 +26,7 @@ CURVE_POINTS = 40  # of a run's validation that are kept
 BY_SEGMENT_SAMPLES = 1000  # test sequences whose answers are counted by segment
 SLIM = ("seed", "value", "steps", "seconds", "samples", "tokens", "parameters", "state_bytes", "metrics")
 HARDWARE = ("commit", "source", "torch", "device")
+RECORDED = ("rate", "trials", "metric", "runs", "config")  # of a cell, beside what it is
 
 NewObserver = Callable[[], Any]
 
@@ -44,31 +45,48 @@ class RateTrial(NamedTuple):
 
 
 def outcome(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[str, Any]:
-    """The record of a cell; what is finished in its folder is not trained again."""
-    record = COMMANDS[cell.command](cell.located(folder.parent), folder, new_observer)
+    """The record of a cell; what is finished in its folder is not trained again.
+
+    Nor is what a record of the cell with fewer seeds has: its rate stays, and the other seeds are added.
+    """
+    former = recorded_so_far(cell, folder.parent)
+    begun = {name: former[name] for name in RECORDED} if former.keys() >= set(RECORDED) else {}
+    record = COMMANDS[cell.command](cell.located(folder.parent), folder, new_observer, begun)
     return {"cell": to_dict(cell), **record}
 
 
-def trained(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[str, Any]:
+def trained(
+    cell: PlannedCell, folder: Path, new_observer: NewObserver, begun: dict[str, Any]
+) -> dict[str, Any]:
     """The outcome of a cell of `rmt train`."""
+    begun = begun or rate_chosen(cell, folder, new_observer)
+    settings = cell.settings if begun["rate"] is None else cell.with_rate(begun["rate"])
+    new = seeds_trained(settings, folder, range(len(begun["runs"]), cell.seeds), new_observer)
+    return with_runs(begun, [(run, slim(run, load_result(run))) for run in new])
+
+
+def rate_chosen(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[str, Any]:
+    """The record of a cell once its rate is chosen; the trial is the run of seed 0 where it is as long."""
+    if not cell.rates:
+        return {"rate": None, "trials": [], "runs": []}
     sign = sign_of(cell)
     trials = [tried(cell, rate, folder, new_observer()) for rate in cell.rates]
-    best = max(trials, key=lambda trial: trial.rank(sign)) if trials else None
-    if best and best.validation is None:
+    best = max(trials, key=lambda trial: trial.rank(sign))
+    if best.validation is None:
         raise ConfigError(
             f"every rate of {cell.name} diverges: {', '.join(map(str, cell.rates))}; give others"
         )
-    settings = cell.with_rate(best.rate) if best else cell.settings
-    runs = [best.run] if best and cell.reuses_trial else []
-    runs += seeds_trained(settings, folder, range(len(runs), cell.seeds), new_observer)
-    results = [(run, load_result(run)) for run in runs]
-    return {
-        "rate": best.rate if best else None,
-        "trials": [shown_trial(trial) for trial in trials],
-        "metric": results[0][1]["metric"],
-        "runs": [slim(run, result) for run, result in results],
-        "config": results[0][1]["config"],
-    }
+    chosen = {"rate": best.rate, "trials": [shown_trial(trial) for trial in trials], "runs": []}
+    return with_runs(chosen, [(best.run, slim(best.run, load_result(best.run)))] if cell.reuses_trial else [])
+
+
+def with_runs(record: dict[str, Any], runs: Sequence[tuple[Path, dict[str, Any]]]) -> dict[str, Any]:
+    """A record with runs behind its own; metric and configuration are those of the first of all."""
+    named = {**record, "runs": [*record["runs"], *(run for _, run in runs)]}
+    if runs and "config" not in record:
+        result = load_result(runs[0][0])
+        named |= {"metric": result["metric"], "config": result["config"]}
+    return named
 
 
 def tried(cell: PlannedCell, rate: float, folder: Path, observer: Any) -> RateTrial:
@@ -166,7 +184,9 @@ def by_segment(run: Path, settings: dict[str, Any]) -> dict[str, float]:
     return {str(segment): value for segment, value in values.items()}
 
 
-def finetuned(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[str, Any]:
+def finetuned(
+    cell: PlannedCell, folder: Path, new_observer: NewObserver, begun: dict[str, Any]
+) -> dict[str, Any]:
     """The outcome of a cell of `rmt finetune`: the rate by F1 on validation, then the seeds."""
     from rmt.documents.config import FinetuneConfig
     from rmt.documents.finetune import finetune
@@ -179,27 +199,29 @@ def finetuned(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dic
         result, _ = finetune(from_dict(FinetuneConfig, settings), corpus, folder / name, new_observer())
         return folder / name, result
 
-    trials = {rate: run(rate, 0, f"rate-{rate:g}") for rate in cell.rates}
-    best = max(trials, key=lambda rate: trials[rate][1]["metrics"]["valid"]["f1"])
-    runs = [trials[best], *(run(best, seed, f"seed-{seed}") for seed in range(1, cell.seeds))]
+    if not begun:
+        trials = {rate: run(rate, 0, f"rate-{rate:g}") for rate in cell.rates}
+        best = max(trials, key=lambda rate: trials[rate][1]["metrics"]["valid"]["f1"])
+        scores = {rate: result["metrics"]["valid"]["f1"] for rate, (_, result) in trials.items()}
+        begun = {
+            "rate": best,
+            "trials": [shown_trial(RateTrial(rate, trials[rate][0], scores[rate], 0.0)) for rate in trials],
+            "metric": "f1",
+            "runs": [slim_document(*trials[best])],
+            "config": trials[best][1]["config"],
+        }
+    new = [run(begun["rate"], seed, f"seed-{seed}") for seed in range(len(begun["runs"]), cell.seeds)]
+    return {**begun, "runs": [*begun["runs"], *(slim_document(*entry) for entry in new)]}
+
+
+def slim_document(run: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """What a report needs of a fine-tuning run."""
     return {
-        "rate": best,
-        "trials": [
-            shown_trial(RateTrial(rate, path, result["metrics"]["valid"]["f1"], 0.0))
-            for rate, (path, result) in trials.items()
-        ],
-        "metric": "f1",
-        "runs": [
-            {
-                "run": path.name,
-                **{name: result[name] for name in SLIM if name in result},
-                **{name: result["environment"][name] for name in HARDWARE},
-                "curve": [],
-                "by_segment": {},
-            }
-            for path, result in runs
-        ],
-        "config": runs[0][1]["config"],
+        "run": run.name,
+        **{name: result[name] for name in SLIM if name in result},
+        **{name: result["environment"][name] for name in HARDWARE},
+        "curve": [],
+        "by_segment": {},
     }
 
 

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from rmt.experiments.budget import cost_lines, counted, exhibit_budget, summary
 from rmt.experiments.claims import Verdict, verdicts
 from rmt.experiments.comparison import ComparedRow, Record, rows_of
+from rmt.experiments.evidence import WORDS, Evidence
 from rmt.experiments.figures import curves, figures
+from rmt.experiments.labels import title as title_of
 from rmt.experiments.page_style import STYLE
-from rmt.experiments.tables import HEADINGS, TITLES, Fields, cost_lines, fields_of
+from rmt.experiments.page_tables import anchor, by_segment_table, published_table, rows_table, table
+from rmt.experiments.tables import TITLES
 
 VERDICT_CSS = {
     "holds": "good",
     "holds with a condition": "partly",
+    "undecided": "none",
     "does not hold": "bad",
     "not measured": "none",
 }
-NEAR = 0.01  # a difference below this is shown as none
+AGAINST_FIRST = (False, None, True)  # outcomes
+LONGEST_CONDITION = 120  # characters that are shown beside a verdict
+MOST_LINES = 8  # of a claim's comparisons, before the rest is folded
 HEAD = (
     '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-    '<meta name="viewport" content="width=device-width">'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
 )
 ABOUT = (
     "The paper's printed numbers and those of its authors' result files beside ours: mean ± sample "
     "deviation (number of seeds), strict and free-running on the test split. A difference is by the paper's "
-    "own metric, green where ours is better. Every number names its runs."
+    "own metric: above 0, and green, where ours is better. Bars in charts are ± the deviation of n runs, "
+    "hollow and dotted is the paper. “How” opens to show the runs behind a number."
 )
-SEGMENTS = (
-    "A segment asks as many tokens back, from its first, as it needs; a cache of c positions in segments "
-    "of L reaches (layers−1)·L·⌈c/L⌉ + c."
-)
-COST = ("", "cells", "runs", "seconds of training", "hardware", "source")
+COST = ("", "cells", "runs", "device time", "device", "source")
+SHARED = "A cell that is part of two figures is counted in both, and once in all."
 
 
 def page(records: Sequence[Record], title: str = "Recurrent Memory Transformer, reproduced") -> str:
@@ -40,7 +47,9 @@ def page(records: Sequence[Record], title: str = "Recurrent Memory Transformer, 
     parts = [
         f"{HEAD}<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>",
         f"<h1>{escape(title)}</h1>",
+        f'<p class="summary">{escape(summary(exhibits))}</p>' if exhibits else "",
         f"<p>{escape(ABOUT)}</p>",
+        contents(exhibits),
         claims_section(verdicts(exhibits)),
         *(exhibit_section(name, rows) for name, rows in exhibits.items()),
         cost_section(exhibits),
@@ -49,96 +58,86 @@ def page(records: Sequence[Record], title: str = "Recurrent Memory Transformer, 
     return "\n".join(parts)
 
 
+def contents(exhibits: Mapping[str, Sequence[ComparedRow]]) -> str:
+    names = [("claims", "Claims"), *((name, TITLES[name].partition(":")[0]) for name in exhibits)]
+    links = (f'<a href="#{name}">{text}</a>' for name, text in (*names, ("cost", "Cost")))
+    return f"<nav>{' '.join(links)}</nav>"
+
+
 def claims_section(shown: Sequence[Verdict]) -> str:
     """A line for each claim, with the rows that show it."""
     lines = []
     for verdict in shown:
-        rows = "".join(f"<li>{escape(str(each))}</li>" for each in verdict.evidence)
-        count = len(verdict.evidence)
-        summary = f"<summary>{count} comparison{'s' * (count > 1)}</summary>"
-        details = f"<details>{summary}<ul>{rows}</ul></details>" if rows else ""
-        word = f'<b class="{VERDICT_CSS[verdict.word]}">{verdict.word}</b> {escape(verdict.condition)}'
         number = TITLES[verdict.claim.exhibit].partition(":")[0]
         claim = f"{escape(verdict.claim.text)} <small>({number})</small>"
-        lines.append(f"<tr><td>{claim}</td><td>{word}{details}</td></tr>")
-    body = "".join(lines)
-    heading = "<tr><th>the paper says</th><th>here</th></tr>"
-    return f'<h2>Claims</h2><div class="wide claims"><table>{heading}{body}</table></div>'
+        word = f'<b class="{VERDICT_CSS[verdict.word]}">{verdict.word}</b>'
+        lines.append(f"<tr><td>{claim}</td><td>{word} {comparisons(verdict)}</td></tr>")
+    return f'<h2 id="claims">Claims</h2>{table("claims", ("the paper says", "here"), lines)}'
+
+
+def comparisons(verdict: Verdict) -> str:
+    """The condition and the comparisons of a verdict, those against it first; of many, the rest is folded."""
+    rows = [row for each in verdict.evidence for row in each.rows]
+    condition = linked(verdict.condition, rows)
+    is_short = len(verdict.condition) <= LONGEST_CONDITION
+    if not verdict.evidence:
+        return condition
+    by_outcome = sorted(verdict.evidence, key=lambda each: AGAINST_FIRST.index(each.holds))
+    first, rest = by_outcome[:MOST_LINES], by_outcome[MOST_LINES:]
+    folded = f"<details><summary>{len(rest)} more</summary>{bullets(rest)}</details>" if rest else ""
+    inside = "" if is_short else f"<p>{condition}</p>"
+    return (
+        f"{condition if is_short else ''}<details><summary>{counts(verdict.evidence)}</summary>"
+        f"{inside}{bullets(first)}{folded}</details>"
+    )
+
+
+def counts(evidence: Sequence[Evidence]) -> str:
+    """How many comparisons came out how."""
+    outcomes = Counter(each.holds for each in evidence)
+    total = counted(len(evidence), "comparison")
+    if len(outcomes) == 1:
+        return f"{total}, {'all ' * (len(evidence) > 1)}{WORDS[evidence[0].holds]}"
+    parts = (f"{outcomes[holds]} {WORDS[holds]}" for holds in reversed(AGAINST_FIRST) if outcomes[holds])
+    return f"{total}: {', '.join(parts)}"
+
+
+def bullets(evidence: Sequence[Evidence]) -> str:
+    return f"<ul>{''.join(f'<li>{linked(str(each), each.rows)}</li>' for each in evidence)}</ul>"
+
+
+def linked(text: str, rows: Sequence[ComparedRow]) -> str:
+    """A text in which the name of a cell is a link to its row."""
+    cells = {escape(row.name): row for row in rows}
+    names = "|".join(re.escape(name) for name in sorted(cells, key=len, reverse=True))
+    return re.sub(names, lambda match: link(cells[match[0]]), escape(text)) if names else escape(text)
+
+
+def link(row: ComparedRow) -> str:
+    return f'<a href="#{anchor(row)}" title="{escape(title_of(row))}">{escape(row.name)}</a>'
 
 
 def exhibit_section(name: str, rows: Sequence[ComparedRow]) -> str:
     """Charts and table of a figure or table."""
-    headings = "".join(f"<th>{escape(heading)}</th>" for heading in HEADINGS)
-    body = "".join(table_row(row) for row in rows)
+    charts, learning = figures(name, rows), curves(rows)
+    drawn = f'<div class="figures">{charts}</div>' if charts else ""
+    folded = f'<details><summary>learning curves</summary><div class="figures">{learning}</div></details>'
     return (
-        f'<h2 id="{name}">{TITLES[name]}</h2><div class="figures">{figures(name, rows)}</div>'
-        f'<div class="wide"><table><tr>{headings}</tr>{body}</table></div>'
-        f"{by_segment_table(rows)}"
-        f'<details><summary>learning curves</summary><div class="figures">{curves(rows)}</div></details>'
+        f'<h2 id="{name}">{TITLES[name]}</h2><p class="budget">{escape(exhibit_budget(name, rows))}</p>'
+        f"{drawn}{rows_table(name, rows)}{published_table(name, rows)}{by_segment_table(rows)}"
+        f"{folded if learning else ''}"
     )
-
-
-def table_row(row: ComparedRow) -> str:
-    """A cell's line; the runs behind it open below its number."""
-    fields = fields_of(row)
-    runs = "".join(
-        f"<li>{escape(path)}: {run['value']:.4f}</li>"
-        for path, run in zip(row.paths(), row.runs, strict=True)
-    )
-    trials = ", ".join(f"{trial['rate']:g}: {shown(trial['validation'])}" for trial in row.record["trials"])
-    chosen = f"<li>validation by rate: {escape(trials)}</li>" if trials else ""
-    ours = (
-        f'<td class="ours" data-runs="{escape(" ".join(row.paths()))}"><details>'
-        f"<summary>{escape(fields.ours)}</summary><ul>{runs}{chosen}</ul></details></td>"
-    )
-    cells = [f"<td>{escape(text)}</td>" for text in fields]
-    cells[Fields._fields.index("files")] = f'<td class="files">{escape(fields.files)}</td>'
-    cells[Fields._fields.index("ours")] = ours
-    cells[Fields._fields.index("difference")] = (
-        f'<td class="{difference_css(row)}">{escape(fields.difference)}</td>'
-    )
-    return f'<tr class="{row.model}">{"".join(cells)}</tr>'
-
-
-def shown(value: float | None) -> str:
-    return "diverged" if value is None else f"{value:.4f}"
-
-
-def difference_css(row: ComparedRow) -> str:
-    difference = row.difference
-    if difference is None or abs(difference) < max(NEAR, row.deviation):
-        return ""
-    return "good" if difference > 0 else "bad"
-
-
-def by_segment_table(rows: Sequence[ComparedRow]) -> str:
-    """Accuracy of each answering segment, how far it asks, and how far a cache reaches."""
-    shown_rows = [row for row in rows if row.by_segment]
-    if not shown_rows:
-        return ""
-    lines = []
-    for row in shown_rows:
-        parts = [
-            f"{segment + 1}: {value:.3f}{asks(row, segment)}" for segment, value in row.by_segment.items()
-        ]
-        reach = "" if row.reach is None else f"{row.reach} tokens"
-        lines.append(f"<tr><td>{escape(row.name)}</td><td>{reach}</td><td>{' · '.join(parts)}</td></tr>")
-    return (
-        f"<details><summary>accuracy by answering segment, and reach of the cache</summary><p>{SEGMENTS}</p>"
-        '<div class="wide"><table><tr><th>cell</th><th>reach</th><th>segment: accuracy</th></tr>'
-        f"{''.join(lines)}</table></div></details>"
-    )
-
-
-def asks(row: ComparedRow, segment: int) -> str:
-    """How far back a segment asks, where that is known of its task."""
-    return f" <small>(asks {row.asked[segment]})</small>" if segment in row.asked else ""
 
 
 def cost_section(exhibits: Mapping[str, Sequence[ComparedRow]]) -> str:
-    """Seconds, hardware and source of every figure."""
-    lines = "".join(
-        f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in line)}</tr>" for line in cost_lines(exhibits)
-    )
-    heading = "".join(f"<th>{text}</th>" for text in COST)
-    return f'<h2>Cost</h2><div class="wide"><table><tr>{heading}</tr>{lines}</table></div>'
+    """Device time, hardware and source of every figure."""
+    lines = [
+        "<tr>"
+        + "".join(
+            f'<td data-label="{heading}">{escape(text)}</td>'
+            for heading, text in zip(COST, line, strict=True)
+        )
+        + "</tr>"
+        for line in cost_lines(exhibits, TITLES)
+    ]
+    return f'<h2 id="cost">Cost</h2>{table("cost", COST, lines)}<p class="budget">{SHARED}</p>'

@@ -169,7 +169,9 @@ def paper_budget(row: PublishedRow) -> dict[str, Any]:
     is_long = row.task.partition("-")[2] not in ("", "24")
     deep = row.layers > 4  # six layers: the patience and the lowest rate of the short tasks
     every = 40_000 if is_long else 12_000
-    patience = 10 if row.task in ("retrieval", "quadratic") else 5 if is_long and not deep else 8
+    backwards = row.model == "memory_transformer" and row.task.startswith("reverse")
+    patient = backwards or row.task in ("retrieval", "quadratic")
+    patience = 10 if patient else 5 if is_long and not deep else 8
     evaluation = {"evaluate_every": every, "evaluate_samples": 320 if row.task == "quadratic" else 1600}
     return {
         "model": {"layers": row.layers, "inner_width": row.inner_width},

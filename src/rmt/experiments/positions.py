@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from rmt.experiments.cells import PlannedCell
-from rmt.experiments.recipe import Settings, merge
+from rmt.experiments.settings import Settings, merge
 
 RECURRENT = ("rmt", "transformer_xl")
 MODELS = (*RECURRENT, "memory_transformer", "baseline")

@@ -10,12 +10,11 @@ from rmt.core.config import ModelConfig
 from rmt.core.presets import PRESETS, check_preset
 from rmt.errors import ConfigError
 from rmt.experiments.rules import rules_for
+from rmt.experiments.settings import Settings, merge
 from rmt.tasks.registry import task_class
 from rmt.tasks.task import Task
 from rmt.train.check import check_run, require_samples
 from rmt.train.config import RunConfig, TaskConfig, TrainConfig, build_task
-
-Settings = dict[str, Any]
 
 # How an RMT learns in hundreds of steps: pre-norm, Muon, no dropout, fresh examples.
 MODERN: Settings = {
@@ -275,13 +274,3 @@ def refuse_too_many_samples(samples: int, unnamed: Settings, kind: type[Task]) -
     usual = unnamed.get("train", {}).get("evaluate_samples", TrainConfig().evaluate_samples)
     if samples != usual:
         require_samples("evaluate_samples", samples, kind, "valid")
-
-
-def merge(*layers: Mapping[str, Any]) -> Settings:
-    """Nested settings, later ones over earlier ones."""
-    merged: Settings = {}
-    for layer in layers:
-        for key, value in layer.items():
-            both = isinstance(value, Mapping) and isinstance(merged.get(key, {}), Mapping)
-            merged[key] = merge(merged.get(key, {}), value) if both else value
-    return merged

@@ -6,13 +6,12 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmt.documents.report import HEADINGS as DOCUMENT_HEADINGS
-from rmt.documents.report import documents_table, is_documents
-from rmt.errors import ConfigError
+from rmt.documents.report import document_tables, is_documents
+from rmt.errors import ConfigError, RMTError
 from rmt.experiments.cells import RECORD
 from rmt.experiments.paper import PUBLISHED, PublishedCell
 from rmt.experiments.shown import REMEDY, Result, shown_result
@@ -64,16 +63,34 @@ class Group(NamedTuple):
     settings: str  # the whole configuration but for what seeds and machines may differ in
 
 
-def load_results(paths: Iterable[Path]) -> list[Result]:
-    """Results from run folders, result.json files, and .jsonl files with a result per line; none of cells."""
+def load_results(paths: Iterable[Path], warn: Callable[[str], None]) -> list[Result]:
+    """Results from run folders, result.json files, and .jsonl files with a result per line; none of cells.
+
+    What lies below a folder and cannot be shown is named and passed over, unless there is nothing else.
+    """
     results: list[Result] = []
+    errors: list[RMTError] = []
     for path in paths:
         for file in sorted(path.rglob("result.json")) if path.is_dir() else [path]:
             if (file.parent.parent / RECORD).exists():
                 continue
-            records = lines_of(file) if file.suffix == ".jsonl" else [load_record(file, REMEDY)]
-            results += (shown_result(record, file) for record in records if not is_cell(record))
+            try:
+                results += results_in(file)
+            except RMTError as error:
+                if file == path:
+                    raise
+                errors.append(error)
+    if errors and not results:
+        raise errors[0]
+    for passed_over in errors:
+        warn(f"passed over: {passed_over}")
     return results
+
+
+def results_in(file: Path) -> Iterator[Result]:
+    """The results in a file, but for those of cells."""
+    records = lines_of(file) if file.suffix == ".jsonl" else [load_record(file, REMEDY)]
+    return (shown_result(record, file) for record in records if not is_cell(record))
 
 
 def is_cell(record: Any) -> bool:
@@ -92,21 +109,18 @@ def lines_of(file: Path) -> list[Any]:
 
 
 def report(results: Iterable[Result]) -> str:
-    """A table each of sequence tasks, of text and of documents, as far as there are results, in Markdown."""
+    """Tables of sequence tasks, of text and of documents, as far as there are results, in Markdown."""
     kinds: dict[str, list[Result]] = {"sequences": [], "text": [], "documents": []}
     for result in results:
         predicted = "perplexity" in result["metrics"]
         kinds["documents" if is_documents(result) else "text" if predicted else "sequences"].append(result)
     tables = [
         markdown(headings, make(kinds[kind]))
-        for kind, headings, make in (
-            ("sequences", HEADINGS, table),
-            ("text", TEXT_HEADINGS, text_table),
-            ("documents", DOCUMENT_HEADINGS, documents_table),
-        )
+        for kind, headings, make in (("sequences", HEADINGS, table), ("text", TEXT_HEADINGS, text_table))
         if kinds[kind]
     ]
-    return "\n\n".join(tables) or markdown(HEADINGS, [])
+    tables += [markdown(*documents) for documents in document_tables(kinds["documents"])]
+    return "\n\n".join(tables)
 
 
 def markdown(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -24,6 +24,7 @@ WARMUP, FEW_SEGMENTS, FEW_TOKENS = 100, 9, 360
 GROWTH = 1.2  # of inputs where short ones come first: two pairs of retrieval, then three, then four
 # right answers that earn longer inputs: with two pairs, one letter of 26 that is not told apart costs .04
 PROMOTE_AT = 0.97
+UNTIL = 0.6  # of the steps: a model that cannot earn longer inputs has the rest for the whole task
 
 
 def rules_for(task: Task, size: str, layers: int, segments: int, steps: int) -> dict[str, Any]:
@@ -38,7 +39,13 @@ def rules_for(task: Task, size: str, layers: int, segments: int, steps: int) -> 
     losses = task.losses
     warmup = int(WARMUP * max(1, segments / FEW_SEGMENTS, task.total_length / FEW_TOKENS))
     grows = task.begins and getattr(task, task.grows) > task.begins
-    short_first = {"over": "length", "start": task.begins, "growth": GROWTH, "promote_at": PROMOTE_AT}
+    short_first = {
+        "over": "length",
+        "start": task.begins,
+        "growth": GROWTH,
+        "promote_at": PROMOTE_AT,
+        "until": UNTIL,
+    }
     return {
         "train": {
             "batch": min(most, max(batch, ceil(LEAST_LOSSES / losses))),

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rmt.config import leaves, value_of
 from rmt.errors import ConfigError, RMTError
-from rmt.partial import sweep
 from rmt.precision import AskedPrecision
 from rmt.seal import NotWhole, checksum, load_record, sealed
-from rmt.store import write_json, write_whole
+from rmt.store import write_json
 from rmt.tasks.task import Task
 from rmt.text.tokenizer import has_tokenizer, tokenizer_file, write_tokenizer
 from rmt.train.checkpoint import data_fingerprint
@@ -23,14 +21,22 @@ from rmt.train.deterministic import deterministic
 from rmt.train.device import decided, device_of, precision_to_train
 from rmt.train.divergence import Diverged
 from rmt.train.ensemble import Ensemble, require_stackable
-from rmt.train.folder import REMEDY, alone, load_result
+from rmt.train.folder import REMEDY, delete_written, load_result, other_run, prepared
 from rmt.train.log import Clock
 from rmt.train.loop import Loop, Observer
 from rmt.train.processes import all_needed, is_first
-from rmt.train.stored import load_config, written
+from rmt.train.stored import load_config
 
 TASK_FILE = "task.json"  # what the task says of itself, for whoever has the run folder and no task
-WRITTEN = ("result.json", "metrics.jsonl", "config.yaml", "vocabulary.json", "tokenizer.json", TASK_FILE)
+WRITTEN = (
+    "checkpoints",
+    "result.json",
+    "metrics.jsonl",
+    "config.yaml",
+    "vocabulary.json",
+    "tokenizer.json",
+    TASK_FILE,
+)
 
 
 def train(
@@ -152,9 +158,8 @@ def opened(loop: Loop, restart: bool) -> Iterator[None]:
     if not is_first():
         yield
         return
-    loop.folder.mkdir(parents=True, exist_ok=True)
-    with alone(loop.folder):
-        prepare(loop, restart)
+    with prepared(loop.folder, loop.config, discard if restart else None):
+        write_task(loop)
         yield
 
 
@@ -169,13 +174,9 @@ def writable(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def prepare(loop: Loop, restart: bool) -> None:
-    """A folder that holds this configuration, and all that is needed to use the run without its task."""
+def write_task(loop: Loop) -> None:
+    """Write all that is needed to use the run without its task."""
     folder, task = loop.folder, loop.task
-    if restart:
-        discard(folder)
-    sweep(folder)
-    write_whole(folder / "config.yaml", written(loop.config))
     is_complete = has_tokenizer(folder) and (folder / TASK_FILE).is_file()
     if is_complete or data_fingerprint(folder) not in ("", task.fingerprint):
         return  # whatever the data are now, a run keeps the tokenizer it has learned with
@@ -197,19 +198,19 @@ def description(task: Task, config: RunConfig) -> dict[str, Any]:
 
 
 def discard(folder: Path) -> None:
-    """Delete what a run wrote; anything else, in this folder or any other, is left alone."""
-    if not any(folder.iterdir()):
-        return
+    """Delete what a run of `rmt train` wrote."""
+    delete_written(folder, WRITTEN, is_run)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether `rmt train` wrote a folder, whole or not."""
     try:
-        with suppress(NotWhole):  # a run all the same
-            load_config(folder)
+        load_config(folder)
+    except NotWhole:
+        return True
     except RMTError:
-        raise ConfigError(
-            f"out={str(folder)!r} is not a run folder: --restart will not delete it; name another with --out"
-        ) from None
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    for name in WRITTEN:
-        (folder / name).unlink(missing_ok=True)
+        return False
+    return True
 
 
 def refuse_many_seeds(folder: Path) -> None:
@@ -228,10 +229,7 @@ def refuse_other(config: RunConfig, folder: Path) -> None:
     for name, old, new in differences(decided(load_config(folder)), config):
         if name == "task.data" and build_task(config.task).fingerprint == stored_fingerprint(folder):
             continue
-        raise ConfigError(
-            f"out={str(folder)!r} holds a run with {name}={old}, not {new}; "
-            "name another --out, or start anew with --restart"
-        )
+        raise other_run(folder, name, old, new)
 
 
 def stored_fingerprint(folder: Path) -> str | None:

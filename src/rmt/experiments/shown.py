@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rmt.config import from_dict, to_dict
-from rmt.documents.report import is_documents
+from rmt.documents.report import is_documents, is_language
 from rmt.errors import ConfigError, shown
 from rmt.train.config import RunConfig
 from rmt.train.folder import is_number, reason_no_result
@@ -15,7 +15,7 @@ from rmt.train.stored import FORMER_PRECISION
 
 REMEDY = "name run folders or .jsonl files"
 DOCUMENT_SETTINGS = ("data", "backbone", "segments", "memory", "depth")
-SCORES = ("f1", "accuracy")
+PATHS = ("data", "backbone")  # those of them that are shown by their last part
 Result = dict[str, Any]
 
 
@@ -41,11 +41,14 @@ def reason_no_documents(result: Result) -> str:
     for name in DOCUMENT_SETTINGS:
         if name not in result["config"]:
             return f"config.{name} is missing"
+        if name in PATHS and not isinstance(result["config"][name], str):
+            return f"config.{name}={shown(result['config'][name])} is no text"
     for split in ("test", *({"test_published"} & result["metrics"].keys())):
         scores = result["metrics"].get(split)
         if not isinstance(scores, dict):
             return f"metrics.{split}={shown(scores)} are no scores"
-        if reason := reason_no_numbers({name: scores.get(name) for name in SCORES}):
+        needed = {"carried"} if is_language(result) else {result["metric"]}
+        if reason := reason_no_numbers({**dict.fromkeys(needed), **scores}):
             return reason
     return ""
 

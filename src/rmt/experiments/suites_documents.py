@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rmt.experiments.cells import PlannedCell
-from rmt.experiments.recipe import Settings
+from rmt.experiments.settings import Settings
 
 RATES = (1e-5, 5e-5, 1e-4)  # the paper's own
 MEMORY = 10

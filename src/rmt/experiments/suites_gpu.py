@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from rmt.experiments.cells import PlannedCell
 from rmt.experiments.paper import exhibit_rows, paper_budget
 from rmt.experiments.positions import MODELS, RECURRENT, Position, Texts
-from rmt.experiments.recipe import Settings, merge
+from rmt.experiments.settings import Settings, merge
 
 RATES = (0.0025, 0.005, 0.01)  # of Muon
 STEPS = 3000  # of copy, reverse and retrieval
@@ -119,6 +119,8 @@ def figure_8(data: str) -> Iterator[PlannedCell]:
             seeds=3,
         )
         yield from position.cells(RECURRENT, size)
+    whole = Position(exhibit="figure-8", task="reverse", length=120, shared=SIZE, rates=RATES)
+    yield whole.cell("baseline", 0)
 
 
 def table_1(data: str) -> Iterator[PlannedCell]:

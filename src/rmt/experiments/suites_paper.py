@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from rmt.experiments.cells import PlannedCell
 from rmt.experiments.paper import PublishedRow, exhibit_rows, paper_budget
 from rmt.experiments.positions import MODELS, Position, Texts
-from rmt.experiments.recipe import Settings, merge
+from rmt.experiments.settings import Settings, merge
 from rmt.experiments.suites_gpu import label_of, text_settings
 
 SIZES = {"wikitext-103": "wt103-base", "enwik8": "enwik8-base"}
@@ -53,8 +53,10 @@ def text_cell(row: PublishedRow, exhibit: str, data: str) -> PlannedCell:
         "recipe": "paper",
         "task": {"segment_length": row.segment_length},
     }
+    cache = row.cache
     if row.model == "transformer_xl_rmt":
         settings = merge(settings, {"train": {"memory_loss": 0.01}})
+        cache += row.memory  # the recipe's cache has memory rows beside the tokens that the paper counts
     longer = "-2x-steps" if row.note.endswith("2x steps") else ""
     texts = Texts(
         exhibits=(exhibit,),
@@ -62,4 +64,4 @@ def text_cell(row: PublishedRow, exhibit: str, data: str) -> PlannedCell:
         shared=merge(text_settings(corpus, settings), paper_budget(row), {"bptt": {"depth": int(row.depth)}}),
         seeds=max(1, row.measured.runs) if row.measured else 1,
     )
-    return texts.cell(row.model, memory=row.memory, cache=row.cache)
+    return texts.cell(row.model, memory=row.memory, cache=cache)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from rmt.experiments.cells import PlannedCell
 from rmt.experiments.positions import MODELS, RECURRENT, Position, Texts
-from rmt.experiments.recipe import Settings, merge
+from rmt.experiments.settings import Settings, merge
 from rmt.experiments.suites_gpu import text_settings
 
 RATES = (0.005, 0.01, 0.02)  # of Muon

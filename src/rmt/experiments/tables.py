@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rmt.experiments.claims import verdicts
+from rmt.experiments.budget import exhibit_budget, names, summary
+from rmt.experiments.claims import verdict_lines, verdicts
 from rmt.experiments.comparison import ComparedRow, Record, rows_of
-from rmt.experiments.figures import NAMES
+from rmt.experiments.labels import DASH, EDGE, carried, how, model_name
 from rmt.experiments.report import markdown
 
 TITLES = {
@@ -22,16 +23,20 @@ TITLES = {
     "table-4": "Table 4: enwik8",
     "table-5": "Table 5: all language models of words",
 }
-DASH = "–"
+MOST_COMPARISONS = 8  # of a claim that text shows
+AT_EDGE = f"{EDGE} the largest or the smallest of the rates tried: beyond it may be a better one."
 SPECIAL = {
-    "&": r"\&",
-    "%": r"\%",
-    "_": r"\_",
-    "#": r"\#",
+    "\\": r"\textbackslash{}",
+    **{sign: f"\\{sign}" for sign in "&%_#${}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
     "±": r"$\pm$",
     "×": r"$\times$",
-    "–": "--",
+    "≥": r"$\geq$",
+    "·": r"$\cdot$",
     "−": "$-$",
+    EDGE: r"\ddag{}",
+    DASH: "--",
 }
 
 
@@ -41,45 +46,40 @@ class Fields(NamedTuple):
     task: str
     segments: str
     model: str
-    memory: str
-    cache: str
-    depth: str
-    recipe: str
+    carried: str
     printed: str
     files: str
     ours: str
     original: str
     difference: str
-    rate: str
+    how: str
     updates: str
+    recipe: str
     source: str
 
 
 HEADINGS = (
-    *("task", "segments", "model", "memory", "cache", "depth", "recipe"),
-    *("paper", "its files", "ours", "ours, original metric", "difference", "rate", "updates", "source"),
+    *("task", "segments", "model", "memory, cache", "paper", "its files", "ours", "ours, original metric"),
+    *("difference", "how", "updates", "recipe", "source"),
 )
 
 
 def fields_of(row: ComparedRow) -> Fields:
-    published, difference, rate = row.published, row.difference, row.record["rate"]
-    original = "" if row.original is None else number(row.original, row)
+    published = row.published
     return Fields(
         row.task,
         f"{row.segments} × {row.length}" if row.segments else f"of {row.length}",
-        NAMES.get(row.model, row.model),
-        str(row.memory),
-        str(row.cache),
-        row.depth,
-        row.recipe,
+        model_name(row),
+        carried(row),
         str(published.printed) if published and published.printed else DASH,
         str(published.measured) if published and published.measured else DASH,
         ours(row),
-        original,
-        DASH if difference is None else f"{difference:+.3f}",
-        DASH if rate is None else f"{rate:g}",
-        f"{row.runs[0]['steps']:,}",
-        ", ".join(sorted({run["source"] for run in row.runs})),
+        DASH if row.original is None else number(row.original, row),
+        difference(row),
+        how(row) or DASH,
+        f"{row.updates:,}",
+        row.recipe,
+        names(row.runs, "source"),
     )
 
 
@@ -94,55 +94,92 @@ def ours(row: ComparedRow) -> str:
     return f"{number(row.mean, row)} ± {number(row.deviation, row)} ({len(row.values)} seeds)"
 
 
+def difference(row: ComparedRow) -> str:
+    if row.difference is None:
+        return DASH
+    return f"{round(row.difference, 3) or 0.0:+.3f}".replace("-", "−").replace("+0.000", "0.000")
+
+
+class TextTable(NamedTuple):
+    """A table without the columns that say nothing in it."""
+
+    headings: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+def text_table(rows: Sequence[ComparedRow]) -> TextTable:
+    fields = [fields_of(row) for row in rows]
+    kept = [index for index in range(len(HEADINGS)) if any(line[index] != DASH for line in fields)]
+    return TextTable(
+        tuple(HEADINGS[index] for index in kept), [tuple(line[index] for index in kept) for line in fields]
+    )
+
+
+def note(rows: Sequence[ComparedRow]) -> str:
+    return AT_EDGE if any(row.edge for row in rows) else ""
+
+
 def markdown_report(records: Sequence[Record]) -> str:
     """Claims and tables for a terminal."""
     exhibits = rows_of(records)
-    parts = [
-        f"## {TITLES[name]}\n\n{markdown(HEADINGS, [tuple(fields_of(row)) for row in rows])}"
-        for name, rows in exhibits.items()
-    ]
-    lines = [
-        (verdict.claim.text, verdict.claim.exhibit, " ".join(filter(None, (verdict.word, verdict.condition))))
+    parts = [summary(exhibits)] if exhibits else []
+    for name, rows in exhibits.items():
+        table = markdown(*text_table(rows))
+        parts += filter(None, (f"## {TITLES[name]}", exhibit_budget(name, rows), table, note(rows)))
+    claims = [
+        "\n".join([f"- {verdict.claim.text} ({verdict.claim.exhibit}): **{word}**", *indented(comparisons)])
         for verdict in verdicts(exhibits)
+        for word, *comparisons in [verdict_lines(verdict)]
     ]
-    return "\n\n".join([*parts, "## Claims", markdown(("the paper says", "in", "here"), lines)])
+    return "\n\n".join([*parts, "## Claims", "\n".join(claims)])
+
+
+def indented(comparisons: Sequence[str]) -> list[str]:
+    """Comparisons below their claim, the first of many; the page has all."""
+    more = len(comparisons) - MOST_COMPARISONS
+    rest = [f"and {more} more: rmt report --html FILE"] if more > 0 else []
+    return [f"  - {line}" for line in (*comparisons[:MOST_COMPARISONS], *rest)]
 
 
 def latex_report(records: Sequence[Record]) -> str:
     """A tabular of booktabs for each figure and table, and the claims as a list."""
     exhibits = rows_of(records)
-    parts = [latex_table(TITLES[name], rows) for name, rows in exhibits.items()]
-    claims = (
-        f"  \\item {escaped(verdict.claim.text)}: \\emph{{{verdict.word}}} {escaped(verdict.condition)}"
+    parts = [latex_table(name, rows) for name, rows in exhibits.items()]
+    claims = itemized(
+        f"{escaped(verdict.claim.text)}: \\emph{{{escaped(word)}}}"
+        + (f"\n{itemized(map(escaped, comparisons))}" if comparisons else "")
         for verdict in verdicts(exhibits)
+        for word, *comparisons in [verdict_lines(verdict)]
     )
-    return "\n\n".join([*parts, "\\begin{itemize}\n" + "\n".join(claims) + "\n\\end{itemize}"]) + "\n"
+    return "\n\n".join([*parts, claims]) + "\n"
 
 
-def latex_table(title: str, rows: Sequence[ComparedRow]) -> str:
-    columns = "l" * len(HEADINGS)
-    lines = [" & ".join(map(escaped, fields_of(row))) + r" \\" for row in rows]
-    heading = " & ".join(map(escaped, HEADINGS)) + r" \\"
-    body = "\n".join([r"\toprule", heading, r"\midrule", *lines, r"\bottomrule"])
-    return (
-        "\\begin{table}\n\\caption{" + escaped(title) + "}\n\\begin{tabular}{" + columns + "}\n" + body
-        + "\n\\end{tabular}\n\\end{table}"
-    )  # fmt: skip
+def itemized(items: Iterable[str]) -> str:
+    """A list of LaTeX."""
+    return "\n".join([r"\begin{itemize}", *(rf"  \item {item}" for item in items), r"\end{itemize}"])
+
+
+def latex_table(name: str, rows: Sequence[ComparedRow]) -> str:
+    """A table* of the width of the page (package graphicx), with its budget in the caption."""
+    table = text_table(rows)
+    lines = [" & ".join(map(escaped, line)) + r" \\" for line in (table.headings, *table.rows)]
+    caption = " ".join(filter(None, (f"{TITLES[name]}.", exhibit_budget(name, rows), note(rows))))
+    columns = "l" * len(table.headings)
+    return "\n".join(
+        [
+            r"\begin{table*}",
+            rf"\caption{{{escaped(caption)}}}",
+            r"\resizebox{\textwidth}{!}{" + rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            lines[0],
+            r"\midrule",
+            *lines[1:],
+            r"\bottomrule",
+            r"\end{tabular}}",
+            r"\end{table*}",
+        ]
+    )
 
 
 def escaped(text: str) -> str:
     return "".join(SPECIAL.get(sign, sign) for sign in text)
-
-
-def cost_lines(exhibits: Mapping[str, Sequence[ComparedRow]]) -> Iterator[tuple[str, ...]]:
-    """What each figure cost: cells, runs of the result, their seconds, hardware, source."""
-    for name, rows in exhibits.items():
-        runs = [run for row in rows for run in row.runs]
-        yield (
-            TITLES[name],
-            str(len(rows)),
-            str(len(runs)),
-            f"{sum(run['seconds'] for run in runs):,.0f}",
-            ", ".join(sorted({run["device"] for run in runs})),
-            ", ".join(sorted({run["source"] for run in runs})),
-        )

@@ -9,21 +9,24 @@ signal that stopped it, 1 otherwise. When the process that started it is gone, i
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rmt.errors import ConfigError, RMTError
-from rmt.experiments.cells import RECORD, load_cell, record_of
+from rmt.experiments.cells import RECORD, WALL_SECONDS, load_cell, record_of, recorded_so_far
 from rmt.experiments.outcome import outcome
 from rmt.seal import sealed
-from rmt.stopping import Interrupted, hang_up_with_parent, listening, undisguised
+from rmt.stopping import Interrupted, handling_signals, hang_up_with_parent, reraising_interruptions
 from rmt.store import write_json
-from rmt.train.folder import FolderInUse
+from rmt.train.folder import FolderInUse, is_number
 
+STRETCHES = "seconds.json"  # in a cell's folder: how long it took until it was stopped
 PATIENCE_SECONDS = 30.0  # for a worker whose command was killed to save and end
 POLL_SECONDS = 0.2
 
@@ -61,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if len(arguments) != 1:
             raise ConfigError(f"expected one argument, a file of settings, got {len(arguments)}")
-        with listening(), undisguised():
+        with handling_signals(), reraising_interruptions():
             hang_up_with_parent()
             patiently(lambda: work(Path(arguments[0])))
         return 0
@@ -97,12 +100,39 @@ def work(file: Path) -> None:
     if record := record_of(cell, folder.parent):
         log.info("already finished: %s", folder)
     else:
-        record = outcome(cell, folder, LoggedRun)
-        write_json(folder / RECORD, sealed(record))
+        with timed(folder / STRETCHES) as seconds:
+            record = outcome(cell, folder, LoggedRun)
+        former = recorded_so_far(cell, folder.parent).get(WALL_SECONDS, 0.0)
+        write_json(folder / RECORD, sealed({**record, WALL_SECONDS: former + seconds()}))
+        (folder / STRETCHES).unlink(missing_ok=True)
         log.info("finished: %s", folder)
     values = ", ".join(f"{run['value']:.4f}" for run in record["runs"])
     chosen = "" if record["rate"] is None else f", {cell.rate_of} {record['rate']:g}"
     log.info("%s %s on the test split%s", record["metric"], values, chosen)
+
+
+@contextmanager
+def timed(file: Path) -> Iterator[Callable[[], float]]:
+    """What is done here takes time, as do the stretches before it that were stopped: all seconds so far."""
+    before, began = load_seconds(file), time.monotonic()
+
+    def seconds() -> float:
+        return before + time.monotonic() - began
+
+    try:
+        yield seconds
+    finally:
+        if file.parent.is_dir():
+            write_json(file, {WALL_SECONDS: seconds()})
+
+
+def load_seconds(file: Path) -> float:
+    """The seconds of the stretches before; none where nothing says how many."""
+    try:
+        seconds = json.loads(file.read_text(encoding="utf-8"))[WALL_SECONDS]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0
+    return float(seconds) if is_number(seconds) else 0.0
 
 
 if __name__ == "__main__":

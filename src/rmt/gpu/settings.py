@@ -1,4 +1,4 @@
-"""How an engine computes."""
+"""Number format, kernels or twins, and memory limits of an engine."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from rmt.hf.families import Family, Layout
 from rmt.hf.layer_cache import CachedLayerInputs
 from rmt.hf.masks import READ, TOKEN, WRITE, backbone_mask
 from rmt.hf.segments import TextSegment
-from rmt.hf.settings import Settings
+from rmt.hf.settings import MemorySettings
 from rmt.nn.backbone import Around
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Cell:
         self.config = model.config
         self.memory: Memory = model.memory
         self.cache = Cache(model.settings.cache_config)
-        self.settings: Settings = model.settings
+        self.settings: MemorySettings = model.settings
         self.family: Family = model.family
         self.layout: Layout = model.layout
         self.options = options or {}

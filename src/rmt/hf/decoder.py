@@ -31,17 +31,17 @@ from rmt.hf.wrapped_segment import WrappedSegment
 class DecoderMemory(WithMemory):
     """Decoders: memory on both sides of the tokens, generation across segments."""
 
-    def answer(
+    def output_and_state(
         self, forward: Callable[..., Any], arguments: dict[str, Any], state: State | None
     ) -> tuple[Any, State | None]:
         cache = arguments.get("past_key_values")
         if cache is None:
-            return super().answer(forward, arguments, state)
+            return super().output_and_state(forward, arguments, state)
         if state is not None:
             raise ConfigError("state= has no effect beside past_key_values, which has its own; leave it out")
         if self.segment_backbone() is self:
-            return cache.answer(**arguments), None
-        return self.answer_by(cache.answer, forward, arguments), None
+            return cache.call_backbone(**arguments), None
+        return self.run_head(cache.call_backbone, forward, arguments), None
 
     def tokens_seen(self, arguments: dict[str, Any]) -> int:
         """How many tokens the cache among the arguments has seen; another kind of cache is refused."""
@@ -60,7 +60,7 @@ class DecoderMemory(WithMemory):
         cache = arguments.get("past_key_values")
         return state if cache is None else cache.fork().close()
 
-    def segmentwise(self, arguments: dict[str, Any], state: State | None) -> SegmentwiseCall:
+    def backbone_call(self, arguments: dict[str, Any], state: State | None) -> SegmentwiseCall:
         """A call of the backbone that leaves a cache behind, as plain classes do unless told otherwise."""
         return SegmentwiseCall(self, state, leaves_cache=self.leaves_cache(arguments))
 

@@ -45,7 +45,7 @@ class Head:
         rows = hidden.to(self.dtype).reshape(-1, 1, hidden.shape[-1])
         known = HiddenStates(last_hidden_state=rows)
         ids = torch.zeros(rows.shape[:2], dtype=torch.long, device=rows.device)
-        output = self.model.answer_by(
+        output = self.model.run_head(
             lambda *_, **__: known, type(self.model).plain.forward, {"input_ids": ids}
         )
         logits: Tensor = output.logits

@@ -17,7 +17,7 @@ from rmt.core.cache import LayerInputs
 from rmt.core.memory import LayerMemory
 from rmt.errors import ConfigError
 from rmt.hf.families import Family, segment_backbone
-from rmt.hf.settings import Settings
+from rmt.hf.settings import MemorySettings
 
 
 class CachedLayerInputs:
@@ -43,7 +43,7 @@ class CachedLayerInputs:
             self.memory.after(layer, hidden)
 
 
-def require_cachable(model: Any, family: Family, settings: Settings) -> None:
+def require_cachable(model: Any, family: Family, settings: MemorySettings) -> None:
     """Refuse a cache where rows of an earlier segment cannot stand in front of the next one."""
     if not settings.cache:
         return

@@ -9,10 +9,10 @@ from torch import nn
 from rmt.core.memory import Memory, build_memory
 from rmt.errors import ConfigError
 from rmt.hf.families import Family, layer_width, layers_path, output_width, segment_backbone
-from rmt.hf.settings import Settings, layout_of, memory_config
+from rmt.hf.settings import MemorySettings, layout_of, memory_config
 
 
-def memory_module(model: Any, family: Family, settings: Settings) -> Memory:
+def memory_module(model: Any, family: Family, settings: MemorySettings) -> Memory:
     """The memory that settings ask for; where embeddings are narrower, it has an entrance to their width.
 
     Memory is as wide as a backbone's outputs, which it hands on; in the layers, as wide as they are.

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from rmt.core.memory import Memory
 from rmt.core.state import State
+from rmt.core.token_memory import EARLIER
 from rmt.hf.copies import with_forward, with_part
 from rmt.hf.families import (
     POOLED,
@@ -30,7 +31,7 @@ from rmt.hf.inputs import TextForm, checked_inputs
 from rmt.hf.limit import lift_saved_limit, unlimited, warn_of_saved_limit
 from rmt.hf.memory_module import embedding_width, memory_module
 from rmt.hf.segmentwise import SegmentwiseCall
-from rmt.hf.settings import Settings, layout_of, settings_of
+from rmt.hf.settings import MemorySettings, layout_of, settings_of
 from rmt.location import require_trust, trusting
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 else:
     PretrainedClass = object
 
-RENAMED = {r"^memory\.weight$": "memory.tokens.weight"}  # as releases before kinds of memory called it
+RENAMED = {rf"^memory\.{earlier}$": f"memory.{name}" for earlier, name in EARLIER.items()}
 
 
 class WithMemory(PretrainedClass):
@@ -57,7 +58,7 @@ class WithMemory(PretrainedClass):
     plain: ClassVar[type]  # the pretrained class itself
     memory: Memory
     family: Family
-    settings: Settings
+    settings: MemorySettings
     layout: Layout  # as it is beside the read block of this memory
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any):
@@ -145,31 +146,31 @@ class WithMemory(PretrainedClass):
         """The part that encodes segments, in whose place the call of a whole text stands."""
         return segment_backbone(self, self.family)
 
-    def forward_with_memory(self, forward: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    def call_with_memory(self, forward: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """The class's own `forward`, on texts of any length."""
         state, return_state = arguments.pop("state", None), arguments.pop("return_state", None)
         as_tuple = arguments.pop("return_dict", None) is False
         self.warn_if_frozen()
         if arguments.get("encoder_outputs") is None:
             arguments = checked_inputs(arguments, self.text_form(arguments))
-        output, state = self.answer(forward, arguments, state)
+        output, state = self.output_and_state(forward, arguments, state)
         if return_state:
             output["state"] = self.state_after(arguments, state)
         return output.to_tuple() if as_tuple else output
 
-    def answer(
+    def output_and_state(
         self, forward: Callable[..., Any], arguments: dict[str, Any], state: State | None
     ) -> tuple[Any, State | None]:
         """The output and the state after the text."""
-        call = self.segmentwise(arguments, state)
+        call = self.backbone_call(arguments, state)
         if self.segment_backbone() is self:
             return call(**arguments), call.state
         if head_of(type(self).__name__) in POOLED:
             arguments = to_the_left(arguments)
-        return self.answer_by(call, forward, arguments), call.state
+        return self.run_head(call, forward, arguments), call.state
 
-    def segmentwise(self, arguments: dict[str, Any], state: State | None) -> SegmentwiseCall:
-        """The call of the backbone that answers these arguments."""
+    def backbone_call(self, arguments: dict[str, Any], state: State | None) -> SegmentwiseCall:
+        """The call that stands in for the backbone's `forward`: segment after segment from this state."""
         return SegmentwiseCall(self, state)
 
     def text_form(self, arguments: dict[str, Any]) -> TextForm:
@@ -185,10 +186,10 @@ class WithMemory(PretrainedClass):
         """The state after a call that ended in `state`."""
         return state
 
-    def answer_by(
+    def run_head(
         self, call: Callable[..., Any], forward: Callable[..., Any], arguments: dict[str, Any]
     ) -> Any:
-        """The output of the class's own `forward` where its backbone answers by `call`.
+        """The output of the class's own `forward`, its head, where `call` stands in for its backbone.
 
         It runs on a shallow copy of this model: no call changes a module that another one may be using.
         """
@@ -209,13 +210,6 @@ class WithMemory(PretrainedClass):
                 "name it in the adapter's configuration: modules_to_save=['memory']",
                 stacklevel=4,
             )
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        """Weights of releases in which memory was an embedding itself."""
-        earlier = f"{prefix}memory.weight"
-        if earlier in state_dict:
-            state_dict[f"{prefix}memory.tokens.weight"] = state_dict.pop(earlier)
-        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 class EncoderMemory(WithMemory):

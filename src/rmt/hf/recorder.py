@@ -65,7 +65,7 @@ class SegmentRecorder:
         }
         self.weights = [leaves[id(weight)] for weight in self.parameters]
         options = {"return_dict": True, **({"use_cache": False} if model.family.kind == "decoder" else {})}
-        self.cells = {whole: Cell(twin(model, leaves, whole), options) for whole in (True, False)}
+        self.cells = {whole: Cell(recordable_copy(model, leaves, whole), options) for whole in (True, False)}
         self.lengths = Lengths.of(model)
         self.padding = getattr(model.config, "pad_token_id", None) or 0
         self.slots: list[RecordingSlot] = []
@@ -191,7 +191,7 @@ class SegmentWork:
         return hidden
 
 
-def twin(model: Any, leaves: dict[int, nn.Parameter], whole: bool) -> Any:
+def recordable_copy(model: Any, leaves: dict[int, nn.Parameter], whole: bool) -> Any:
     """The model around leaves of its own for autograd, without what a segment does not need."""
     copied = with_weights(model, leaves)
     local = getattr(copied.config, "global_attn_every_n_layers", 0) or sliding_window_of(copied.config)

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from rmt.errors import DataError
 from rmt.gpu.graphs import sent
 from rmt.hf.families import Layout
-from rmt.hf.settings import Settings
+from rmt.hf.settings import MemorySettings
 
 
 class TextSegment(NamedTuple):
@@ -59,7 +59,7 @@ class SegmentRows(NamedTuple):
 def plan(
     inputs: dict[str, Tensor],
     exists: Tensor | None,
-    settings: Settings,
+    settings: MemorySettings,
     layout: Layout,
     padding: int = 0,
 ) -> SegmentPlan:
@@ -78,7 +78,7 @@ def plan(
     return SegmentPlan(taken(inputs, rows, None if keeps_padding else padding), sent(places, first.device))
 
 
-def cut_rows(exists: Tensor, settings: Settings, layout: Layout) -> list[SegmentRows]:
+def cut_rows(exists: Tensor, settings: MemorySettings, layout: Layout) -> list[SegmentRows]:
     """The segments of rows in which `exists` (B, T) says where tokens are."""
     order = (~exists).to(torch.uint8).argsort(dim=1, stable=True)  # (B, T) existing places first
     tokens = exists.sum(1)
@@ -114,7 +114,7 @@ def taken(inputs: dict[str, Tensor], rows: list[SegmentRows], padding: int | Non
     ]
 
 
-def cut(tokens: Tensor, settings: Settings) -> list[Cut]:
+def cut(tokens: Tensor, settings: MemorySettings) -> list[Cut]:
     """The segments of rows that have so many `tokens` (B,); rows end together."""
     text = tokens - settings.prefix - settings.suffix
     if bool((text < 0).any()):
@@ -147,7 +147,7 @@ def cut(tokens: Tensor, settings: Settings) -> list[Cut]:
     return cuts
 
 
-def shortened(text: Tensor, settings: Settings) -> Tensor:
+def shortened(text: Tensor, settings: MemorySettings) -> Tensor:
     """Lengths within max_segments, if cutting off was asked for; else an error that counts what is over."""
     if settings.max_segments is None:
         return text
@@ -163,7 +163,9 @@ def shortened(text: Tensor, settings: Settings) -> Tensor:
     return text.clamp(max=limit)
 
 
-def arrange(ranges: Cut, tokens: Tensor, settings: Settings, separator: int) -> tuple[Tensor, Tensor, Tensor]:
+def arrange(
+    ranges: Cut, tokens: Tensor, settings: MemorySettings, separator: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Places (B, S) of a segment's tokens in the row, which of them exist, which stand for the row's tokens.
 
     A segment is [prefix ∘ separator ∘ text ∘ suffix]; the separator is the row's first suffix token, and

@@ -18,7 +18,7 @@ from rmt.hf.segmentwise import SegmentwiseCall
 class Seq2SeqMemory(WithMemory):
     """Encoder-decoders: the decoder sees the last segment and its memory."""
 
-    def answer(
+    def output_and_state(
         self, forward: Callable[..., Any], arguments: dict[str, Any], state: State | None
     ) -> tuple[Any, State | None]:
         if arguments.get("encoder_outputs") is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from rmt.config import check_fields, from_dict, option, positive
@@ -19,7 +20,7 @@ USUAL_SINK = 4  # tokens, as Xiao et al. (2024) found to be enough
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class MemorySettings:
     """How a text is cut into segments and what is carried between them."""
 
     memory: int = option(10, "memory tokens; 0 = none")
@@ -54,7 +55,7 @@ class Settings:
         if self.bptt != "full":
             positive("bptt", self.bptt, zero=True)
 
-    @property
+    @cached_property
     def cache_config(self) -> CacheConfig:
         """What is cached: the positions of tokens."""
         return CacheConfig(size=self.cache, sink=self.sink)
@@ -67,9 +68,9 @@ def usual_sink(cache: int, sink: int | None) -> int:
     return sink
 
 
-def settings_of(config: Any) -> Settings:
+def settings_of(config: Any) -> MemorySettings:
     """The settings in a configuration."""
-    return from_dict(Settings, config.rmt)
+    return from_dict(MemorySettings, config.rmt)
 
 
 def layout_of(family: Family, name: str) -> Layout:
@@ -79,13 +80,13 @@ def layout_of(family: Family, name: str) -> Layout:
     return family.layouts[name]
 
 
-def memory_config(settings: Settings, layout: Layout) -> MemoryConfig:
+def memory_config(settings: MemorySettings, layout: Layout) -> MemoryConfig:
     """The memory that settings ask for: tokens that a layout only reads are handed on as they are read."""
     write = layout.write or memory_class(settings.kind).always_writes
     return MemoryConfig(kind=settings.kind, size=settings.memory, write=write)
 
 
-def require_fitting(config: Any, family: Family, settings: Settings, memory: int) -> None:
+def require_fitting(config: Any, family: Family, settings: MemorySettings, memory: int) -> None:
     """Refuse memory, which takes so many positions, or segments beyond the positions of the model."""
     limit, most = limit_of(config, family), longest_segment(config, family, memory)
     if limit is None or settings.segment_length <= most:

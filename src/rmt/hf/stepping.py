@@ -69,8 +69,8 @@ class SegmentCache(Cache):
         self.begun = False
         self.output_class: Any = HiddenStates  # or the backbone's, once it has answered
 
-    def answer(self, *args: Any, **kwargs: Any) -> Any:
-        """The backbone's answer to the next tokens (B, n), where padding may be anywhere."""
+    def call_backbone(self, *args: Any, **kwargs: Any) -> Any:
+        """The backbone's output for the next tokens (B, n), where padding may be anywhere."""
         arguments = named_arguments(self.cell.backbone.plain_forward, args, kwargs)
         refuse_beside_cache(arguments, self.cell.config)
         refuse_in_segments(arguments, self.cell.config)

@@ -14,7 +14,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedModel, modeling_u
 
 from rmt.config import to_dict
 from rmt.core.bptt import Depth
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, shown
 from rmt.hf.decoder import DecoderMemory
 from rmt.hf.families import (
     FAMILIES,
@@ -33,9 +33,9 @@ from rmt.hf.models import ClassWithMemory
 from rmt.hf.seq2seq import Seq2SeqMemory
 from rmt.hf.settings import (
     Alignment,
+    MemorySettings,
     Overlong,
     Scale,
-    Settings,
     layout_of,
     require_fitting,
     usual_sink,
@@ -91,9 +91,8 @@ def add_memory(
         raise ConfigError(f"{type(model).__name__} has memory already; wrap the model it was made from")
     family = family_of(model)
     if special_tokens is not None:
-        prefix, suffix = special_tokens
-        family = family._replace(prefix=prefix, suffix=suffix)
-    settings = Settings(
+        family = with_special_tokens(family, special_tokens)
+    settings = MemorySettings(
         memory=memory,
         kind=default_kind(family, memory) if kind is None else kind,
         cache=cache,
@@ -118,12 +117,23 @@ def add_memory(
     return wrapped(model, settings)
 
 
+def with_special_tokens(family: Family, special_tokens: Sequence[int]) -> Family:
+    """A family whose texts have so many special tokens at their start and at their end."""
+    numbers = list(special_tokens) if isinstance(special_tokens, (tuple, list)) else []
+    if len(numbers) != 2 or not all(type(number) is int and number >= 0 for number in numbers):
+        raise ConfigError(
+            f"special_tokens={shown(special_tokens)} is no pair of numbers; name those at the start and at "
+            "the end of a text, such as (1, 1)"
+        )
+    return family._replace(prefix=numbers[0], suffix=numbers[1])
+
+
 def default_kind(family: Family, memory: int) -> str:
     """The kind of memory where none was named: that of the family, and tokens where there are none."""
     return KINDS[family.kind] if memory else "tokens"
 
 
-def required_positions(model: Any, family: Family, settings: Settings) -> int:
+def required_positions(model: Any, family: Family, settings: MemorySettings) -> int:
     """The positions of a segment that memory takes; settings that this model cannot have are refused."""
     with torch.device("meta"):  # sizes without weights
         memory = memory_module(model, family, settings)
@@ -162,7 +172,7 @@ def embedding_rms(model: Any) -> float:
     return float(weight.detach().float().pow(2).mean().sqrt()) or 1.0
 
 
-def wrapped(model: Any, settings: Settings) -> Any:
+def wrapped(model: Any, settings: MemorySettings) -> Any:
     """A copy of the modules around the same weights, of the class with memory."""
     register_models(model.config.model_type)
     config = copy.deepcopy(model.config)  # keeps the attention implementation, which to_dict() would lose
@@ -210,7 +220,7 @@ def model_class(base: Any) -> Any:
     forward = base.forward
 
     def forward_with_memory(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.forward_with_memory(forward, named_arguments(forward, args, kwargs))
+        return self.call_with_memory(forward, named_arguments(forward, args, kwargs))
 
     method: Any = forward_with_memory
     method.__name__, method.__doc__, method.__signature__ = "forward", forward.__doc__, signature_of(forward)

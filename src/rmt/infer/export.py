@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from rmt.core.inputs import whole
+from rmt.core.inputs import whole_number
 from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.infer.session import length_of
@@ -69,7 +69,11 @@ def export(model: Any, path: str | Path, segment_length: int | None = None, batc
     path = Path(path)
     if path.suffix not in WRITERS:
         raise ConfigError(f"out={str(path)!r} is neither .pt2 nor .onnx; name one of them")
-    length, batch = length_of(model, segment_length), whole("batch", batch)
+    if not path.parent.is_dir():
+        raise ConfigError(
+            f"out={str(path)!r}: there is no folder {str(path.parent)!r}; make it, or name another"
+        )
+    length, batch = length_of(model, segment_length), whole_number("batch", batch)
     segments = model.exportable() if hasattr(model, "exportable") else model
     segment = FlatSegment(segments.eval(), batch)
     tokens = torch.zeros(batch, length, dtype=torch.long, device=segment.form.cached.device)

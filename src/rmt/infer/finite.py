@@ -1,4 +1,4 @@
-"""What is not a number: noticed on the device, where nobody waits, and said when somebody looks."""
+"""NaN checks that do not synchronise: flags on the device, raised when read."""
 
 # B batch · w tokens
 

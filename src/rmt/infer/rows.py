@@ -21,7 +21,6 @@ from rmt.infer.segments import (
     SegmentKind,
     SegmentSums,
     capacities_of,
-    in_format,
     log_probs,
     losses_of,
     summable,
@@ -176,7 +175,8 @@ class OpenRows:
     def encode_whole(self, following: NextTokens) -> Tensor:
         """A whole segment in each row that takes one, and nothing in the others."""
         encoded = self.model.encode(following.tokens, self.state, following.lengths)
-        self.state, self.current = in_format(encoded.state, self.state), self.current & (following.take == 0)
+        self.state = encoded.state.with_dtypes_of(self.state)
+        self.current = self.current & (following.take == 0)
         self.flags = self.flags & finite(self.device, None, self.state, None)
         hidden: Tensor = encoded.hidden
         return hidden
@@ -209,7 +209,7 @@ class OpenRows:
             return
         with inference(self.model, self.precision):
             state = self.segment.close().where(sent(rows, self.device), self.state)
-        self.state = in_format(state, self.state)
+        self.state = state.with_dtypes_of(self.state)
         self.flags = self.flags & finite(self.device, None, self.state, None)
         self.length, self.current = self.length * ~rows, self.current & ~rows
         self.open = self.open[:, : int(self.length.max())]

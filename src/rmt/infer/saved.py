@@ -126,7 +126,7 @@ def fingerprint(model: Any) -> str:
 
 def first_fingerprint(model: Any) -> str:
     """The fingerprint as it was in the first format: of the settings as they were written then."""
-    settings = repr(getattr(model, "settings", model.config))
+    settings = repr(getattr(model, "settings", model.config)).replace("MemorySettings(", "Settings(")
     for newer in ("kind='tokens', ", "output='tied', ", "cache=0, sink=0, ", ", sink=0"):
         settings = settings.replace(newer, "")
     checksum = hashlib.sha256(settings.encode())

@@ -40,7 +40,7 @@ def whole_segment(model: Any, kind: SegmentKind, state: State, tokens: Tensor, *
     """The state behind a segment (B, L), what is returned of it, (B, L, …), and the sums."""
     before = SegmentSums(*sums)
     encoded = model.encode(tokens, state)
-    hidden, after = encoded.hidden.to(before.last.dtype), in_format(encoded.state, state)
+    hidden, after = encoded.hidden.to(before.last.dtype), encoded.state.with_dtypes_of(state)
     losses = counted = None
     if kind.scores:
         losses = losses_of(model, hidden, before.last, tokens, kind.capacities)
@@ -76,11 +76,6 @@ def log_probs(losses: Tensor | None, counted: Tensor | None) -> Tensor | None:
 def summable(losses: Tensor | None, counted: Tensor | None) -> Tensor | None:
     """Losses (B, w), zero where a token was not predicted."""
     return None if losses is None or counted is None else losses.masked_fill(~counted, 0.0)
-
-
-def in_format(state: State, former: State) -> State:
-    """A state in the number formats of a former one."""
-    return state.map(lambda new, old: new.to(old.dtype), former)
 
 
 def capacities_of(tokens: Tensor, cutoffs: Sequence[int], former: tuple[int, ...]) -> tuple[int, ...]:

@@ -18,14 +18,15 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from rmt.core.inputs import whole
+from rmt.core.inputs import whole_number
 from rmt.core.state import State
 from rmt.errors import ConfigError, DataError, shown
+from rmt.infer.endings import endings
 from rmt.infer.finite import require_finite
 from rmt.infer.rows import OpenRows
 from rmt.infer.sampling import Sampling, generators_of, sample
 from rmt.infer.saved import SessionContents, load_session, write_session
-from rmt.infer.sources import TokenRows, ids_of, pieces
+from rmt.infer.sources import TokenRows, pieces
 from rmt.infer.work import inference
 from rmt.nn.widest import widest
 from rmt.precision import precision_for
@@ -59,7 +60,7 @@ class Session:
         Auto: products of a float32 model are in bfloat16 on a GPU that has it; else all is as the model is.
         """
         require_streamable(model)
-        batch = whole("batch", batch)
+        batch = whole_number("batch", batch)
         length, like = length_of(model, segment_length), next(model.parameters()).detach()
         self.model, self.tokenizer, self.segment_length, self.batch = model, tokenizer, length, batch
         self.precision = precision_for(precision, like)
@@ -129,9 +130,10 @@ class Session:
         from there on. Row b draws what a session of one row draws with `seed` + b.
         """
         sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
-        generators, stops = generators_of(seed, self.batch), endings(stop, self.tokenizer)
+        generators = generators_of(seed, self.batch)
+        stops = endings(stop, self.tokenizer, vocabulary_of(self.model))
         if max_new_tokens is not None:
-            max_new_tokens = whole("max_new_tokens", max_new_tokens, zero=True)
+            max_new_tokens = whole_number("max_new_tokens", max_new_tokens, zero=True)
         if not bool((self.seen > 0).all()):
             raise ConfigError("a session that has read nothing has nothing to go on; feed it a prompt first")
         return self.draw(max_new_tokens, sampling, generators, stops)
@@ -252,24 +254,29 @@ def require_streamable(model: Any) -> None:
 
 
 def length_of(model: Any, segment_length: int | None) -> int:
-    """Tokens per segment: as given, or as a wrapped model has it in its settings."""
+    """Tokens per segment: as given, as a wrapped model has it in its settings, or a loaded one of its run."""
     longest = getattr(getattr(model, "settings", None), "segment_length", None)
-    length = segment_length if segment_length is not None else longest
+    usual = getattr(model, "segment_length", None) if longest is None else longest
+    length = usual if segment_length is None else segment_length
     if length is None:
         raise ConfigError(
             "segment_length is missing: name the tokens per segment that the model was trained with"
         )
-    length = whole("segment_length", length)
+    length = whole_number("segment_length", length)
     if longest is not None and length > longest:
         raise ConfigError(f"segment_length={length} is more than the model's own {longest}; leave it out")
     return length
 
 
+def vocabulary_of(model: Any) -> int:
+    """How many ids a model has embeddings for."""
+    config = model.config
+    return int(config.vocabulary if hasattr(config, "vocabulary") else config.vocab_size)
+
+
 def require_known(piece: TokenRows, model: Any, seen: Tensor) -> None:
     """Refuse ids that the model has no embedding for."""
-    config = model.config
-    size = int(config.vocabulary if hasattr(config, "vocabulary") else config.vocab_size)
-    tokens = piece.tokens
+    size, tokens = vocabulary_of(model), piece.tokens
     exists = torch.arange(tokens.shape[1]) < piece.lengths[:, None]
     strange = exists & ((tokens < 0) | (tokens >= size))
     if bool(strange.any()):
@@ -278,16 +285,3 @@ def require_known(piece: TokenRows, model: Any, seen: Tensor) -> None:
             f"token {int(tokens[row, column])} at place {int(seen[row]) + column} is not in the model's "
             f"vocabulary; ids are 0 to {size - 1}"
         )
-
-
-def endings(stop: Any, tokenizer: Any) -> list[Tensor]:
-    """The runs of ids that end generation: of an id, a text, or several of these."""
-    runs = []
-    for ending in [] if stop is None else [stop] if isinstance(stop, (int, str)) else stop:
-        if isinstance(ending, str) and tokenizer is None:
-            raise ConfigError(f"stop={ending!r} needs a tokenizer; name token ids")
-        ids = ids_of(tokenizer, ending) if isinstance(ending, str) else [int(ending)]
-        if not ids:
-            raise ConfigError(f"stop={ending!r} has no token; name a text that has")
-        runs.append(torch.tensor(ids))
-    return runs

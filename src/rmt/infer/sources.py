@@ -159,11 +159,11 @@ def text_pieces(
     A symbol that the tokenizer neither knows nor has a rule for is an error that names its byte in the text,
     of which `offset` bytes came before; everything up to there is given first.
     """
-    whole = getattr(tokenizer, "whole", up_to_a_space)
+    complete_prefix = getattr(tokenizer, "complete_prefix", up_to_a_space)
     rest = b""
     for block in blocks:
         rest += block.encode() if isinstance(block, str) else block
-        ready, rest = rest[: (size := whole(rest))], rest[size:]
+        ready, rest = rest[: (size := complete_prefix(rest))], rest[size:]
         if ready:
             yield from checked(ready, tokenizer, name, offset)
             offset += len(ready)
@@ -173,7 +173,7 @@ def text_pieces(
 
 def checked(text: bytes, tokenizer: Any, name: str, offset: int) -> Iterator[TextPiece]:
     """The tokens of a text that begins at a byte of its source, up to what is not known: an error."""
-    if not hasattr(tokenizer, "tokenize") or not hasattr(tokenizer, "whole"):
+    if not hasattr(tokenizer, "tokenize") or not hasattr(tokenizer, "complete_prefix"):
         yield TextPiece(ids_of(tokenizer, text.decode("utf-8", "surrogateescape")), len(text))
         return
     result = tokenizer.tokenize(text)

@@ -65,7 +65,7 @@ def flat_work(
     """Work on a state that is given and returned as tensors in a row, in front of the others."""
     size = len(form.flat())
     state, results = work(model, kind, form.unflatten(inputs[:size]), *inputs[size:])
-    return *state.formatted(form).flat(), *results
+    return *state.with_dtypes_of(form).flat(), *results
 
 
 def worker_of(model: Any, work: Work, precision: str = PLAIN) -> Worker:
@@ -105,12 +105,19 @@ def versions(model: SegmentModel) -> tuple[int, ...]:
 @contextmanager
 def inference(model: Any, precision: str = PLAIN) -> Iterator[None]:
     """Without gradients and without dropout; products are in bfloat16 if the precision is mixed."""
+    device = next(model.parameters()).device
+    with evaluation_mode(model), torch.no_grad(), products(precision, device):
+        yield
+
+
+@contextmanager
+def evaluation_mode(model: Any) -> Iterator[None]:
+    """While this is open, nothing is dropped; modules are visited only where there is something to change."""
     was_training = model.training
     if was_training:
         model.eval()
     try:
-        with torch.no_grad(), products(precision, next(model.parameters()).device):
-            yield
+        yield
     finally:
         if was_training:
             model.train()

@@ -61,7 +61,8 @@ class AdaptiveEmbedding(nn.Module):
         """Cross-entropy of each position, (B, L, D) and (B, L) -> (B, L).
 
         With `capacities`, tail i scores exactly capacities[i] positions, so that no shape depends on the
-        targets; a target that finds no slot has the loss NaN (see `fits`). Without, it scores its members.
+        targets; a target that finds no slot has the loss NaN (see `targets_fit_slots`). Without, it scores
+        its members.
         """
         if capacities and len(capacities) != len(self.cutoffs):
             raise ConfigError(f"capacities={capacities} must be {len(self.cutoffs)} numbers, one per cutoff")
@@ -209,7 +210,7 @@ def choose(member: Tensor, capacity: tuple[int, ...]) -> Tensor:
     return member.byte().argsort(descending=True, stable=True)[: capacity[0]]
 
 
-def fits(targets: Tensor, cutoffs: tuple[int, ...], capacities: tuple[int, ...]) -> bool:
+def targets_fit_slots(targets: Tensor, cutoffs: tuple[int, ...], capacities: tuple[int, ...]) -> bool:
     """Whether every tail has a slot for each of its targets; for targets on the host, before the call."""
     counts = torch.bincount(clusters_of(targets.flatten(), cutoffs), minlength=len(cutoffs) + 1)[1:]
     return all(count <= capacity for count, capacity in zip(counts.tolist(), capacities, strict=True))

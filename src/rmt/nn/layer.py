@@ -30,6 +30,7 @@ class PostNorm(nn.LayerNorm):
         return self(x + y)
 
 
+RESIDUAL_OUTPUTS = ("attention.out.weight", "feed_forward.3.weight")  # matrices that make what a layer adds
 NORMS: dict[str, Any] = {"pre": PreNorm, "post": PostNorm}
 
 

@@ -87,7 +87,7 @@ class HashedWordTokenizer(TaskTokenizer):
         decoded = text.decode("utf-8", "surrogateescape")
         return TokenizedText([self.words.id_of(word) for word in words_of(decoded)], len(text))
 
-    def whole(self, text: bytes) -> int:
+    def complete_prefix(self, text: bytes) -> int:
         return 1 + max(text.rfind(space) for space in (b" ", b"\n"))
 
     def decoder(self) -> Decoder:

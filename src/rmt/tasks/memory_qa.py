@@ -18,7 +18,7 @@ import numpy as np
 from rmt.errors import ConfigError, unknown
 from rmt.tasks.babi import HashedWordTokenizer, Library, Story, data_files, open_library
 from rmt.tasks.scatter import Scattered, Sheet, excerpts
-from rmt.tasks.task import Batch, Examples, Task, next_token, to_batch
+from rmt.tasks.task import Batch, BeyondSplit, Examples, Task, next_token, to_batch
 
 SPLITS = ("train", "valid", "test")
 LARGEST_VOCABULARY = 1 << 16
@@ -115,7 +115,7 @@ class MemoryQA(Task):
         size = self.sizes.get(name, 0)
         count = size if count is None else count
         if not 1 <= count <= size:
-            raise ConfigError(f"count={count} of split {name!r} of task {self.name!r} must be 1 to {size}")
+            raise BeyondSplit(count, size, f"of split {name!r} of task {self.name!r} must be 1 to {size}")
         rows = [self.example(name, number).row() for number in range(count)]
         return to_batch(next_token(np.stack(rows), answer=1))
 

@@ -101,7 +101,8 @@ def check_options(name: str, cls: type[Task], options: dict[str, Any]) -> None:
     for field in dataclasses.fields(cls):
         default = (field.default, field.default_factory)
         if field.name not in options and default == (dataclasses.MISSING, dataclasses.MISSING):
-            raise ConfigError(f"task {name!r} needs option {field.name!r}, which has no default")
+            flag = "--data FOLDER" if field.name == "data" else f"--task.options {field.name}=VALUE"
+            raise ConfigError(f"task {name!r} needs option {field.name!r}, which has no default: name {flag}")
     for key, value in options.items():
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)

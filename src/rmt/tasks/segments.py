@@ -44,9 +44,9 @@ def cut(whole: Segment, length: int) -> list[Segment]:
 
 def segment_length(total: int, segments: int) -> int:
     """The length ceil(total / segments), if cutting by it gives that many segments."""
-    if fits(total, segments):
+    if divides_into(total, segments):
         return ceil(total / segments)
-    possible = [count for count in range(1, total + 1) if fits(total, count)]
+    possible = [count for count in range(1, total + 1) if divides_into(total, count)]
     below = [count for count in possible if count < segments][-1:]
     above = [count for count in possible if count > segments][:1]
     nearest = ", ".join(map(str, below + above))
@@ -57,6 +57,6 @@ def segment_length(total: int, segments: int) -> int:
     raise ConfigError(f"segments={segments} does not fit {total} tokens ({reason}); nearest: {nearest}")
 
 
-def fits(total: int, segments: int) -> bool:
+def divides_into(total: int, segments: int) -> bool:
     """Whether `segments` segments of equal length, the last one ragged, make up `total` tokens."""
     return 1 <= segments <= total and ceil(total / ceil(total / segments)) == segments

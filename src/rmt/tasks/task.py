@@ -42,6 +42,18 @@ class Examples(NamedTuple):
         return Examples(*(column[rows] for column in self))
 
 
+class BeyondSplit(ConfigError):
+    """More examples of a split than it has, or none."""
+
+    def __init__(self, count: int, size: int, where: str):
+        super().__init__(f"count={count} {where}")
+        self.count, self.size, self.where = count, size, where
+
+    def said_of(self, field: str, value: int) -> ConfigError:
+        """The same of the field that a user has set."""
+        return ConfigError(f"{field}={value} {self.where}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task(ABC):
     """What to learn from: sequences that end, unless a task says otherwise."""
@@ -123,7 +135,7 @@ class Task(ABC):
         size = self.sizes[name]
         count = size if count is None else count
         if not 1 <= count <= size:
-            raise ConfigError(f"count={count} of split {name!r} of task {self.name!r} must be 1 to {size}")
+            raise BeyondSplit(count, size, f"of split {name!r} of task {self.name!r} must be 1 to {size}")
         return to_batch(self.fixed(home, count))
 
     def beginning(self, name: str, most: int) -> Batch:

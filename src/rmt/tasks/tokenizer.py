@@ -29,7 +29,7 @@ class TaskTokenizer(ABC):
         """The ids of a text, as far as the rule for unknown symbols lets it be encoded."""
 
     @abstractmethod
-    def whole(self, text: bytes) -> int:
+    def complete_prefix(self, text: bytes) -> int:
         """How many bytes at the start of a text can be encoded apart from what follows."""
 
     @abstractmethod
@@ -128,7 +128,7 @@ class WordTokenizer(TaskTokenizer):
     def find(self, symbol: str) -> int | None:
         return self.ids.get(symbol)
 
-    def whole(self, text: bytes) -> int:
+    def complete_prefix(self, text: bytes) -> int:
         return 1 + max(text.rfind(space) for space in (b" ", b"\n", b"\t", b"\r"))
 
     def decoder(self) -> Decoder:
@@ -213,8 +213,8 @@ class SymbolTokenizer(WordTokenizer):
                 ids.append(id)
         return TokenizedText(ids, size, unknown)
 
-    def whole(self, text: bytes) -> int:
-        return len(text) if self.characters else super().whole(text)
+    def complete_prefix(self, text: bytes) -> int:
+        return len(text) if self.characters else super().complete_prefix(text)
 
     def decoder(self) -> Decoder:
         return (lambda id: self.symbols[id]) if self.characters else super().decoder()

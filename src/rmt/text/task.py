@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,11 +15,12 @@ import numpy as np
 
 from rmt.errors import ConfigError, DataError
 from rmt.tasks.segments import Batch
-from rmt.tasks.task import Examples, Task, next_token, to_batch
+from rmt.tasks.task import BeyondSplit, Examples, Task, next_token, to_batch
 from rmt.tasks.tokenizer import TaskTokenizer
 from rmt.text.corpora import find_source
 from rmt.text.corpus import DESCRIPTION, Corpus, open_corpus
 from rmt.text.lanes import Lanes
+from rmt.text.places import prepared_before, usual_folder
 from rmt.text.prepare import OtherText, prepare_corpus
 from rmt.text.tokenizer import of_vocabulary
 
@@ -117,10 +118,8 @@ class Text(Task):
         pieces = self.whole_pieces(name)
         count = pieces if count is None else count
         if not 1 <= count <= pieces:
-            raise ConfigError(
-                f"count={count} of split {name!r} of task {self.name!r} must be 1 to {pieces}: it has "
-                f"{len(tokens):,} tokens, a piece {length}"
-            )
+            where = f"of split {name!r} of task {self.name!r} must be 1 to {pieces}"
+            raise BeyondSplit(count, pieces, f"{where}: it has {len(tokens):,} tokens, a piece {length}")
         return to_batch(self.pieces(tokens, np.arange(count) * length))
 
     def beginning(self, name: str, most: int) -> Batch:
@@ -172,12 +171,15 @@ def find_corpus(data: str, tokens: str | None = None, occurring: bool = False) -
         if tokens not in (None, corpus.description["tokens"]):
             raise ConfigError(f"task.tokens={tokens}: {data!r} is prepared in {corpus.description['tokens']}")
         return corpus
-    source = find_source(data, tokens, occurring=occurring)
-    folder = Path("data") / f"{source.name}-{source.tokens}"
-    if occurring and not source.known and holds_every_byte(folder):
-        folder = folder.with_name(f"{folder.name}-occurring")
-    is_new = not (folder / DESCRIPTION).is_file()
+    if (left := prepared_before(Path(data), tokens or "bytes")) is not None:
+        tell_gone(data, left.folder)
+        return left
     try:
+        source = find_source(data, tokens, occurring=occurring)
+        folder = usual_folder(source)
+        if occurring and not source.known and holds_every_byte(folder):
+            folder = folder.with_name(f"{folder.name}-occurring")
+        is_new = not (folder / DESCRIPTION).is_file()
         corpus = prepare_corpus(source, folder)
     except OtherText:
         raise OtherText(
@@ -191,8 +193,17 @@ def find_corpus(data: str, tokens: str | None = None, occurring: bool = False) -
     return corpus
 
 
+@cache
+def tell_gone(data: str, folder: Path) -> None:
+    """Say, once in a process, that a text is not there."""
+    log.info("%s is not there any more: what was prepared of it in %s is used", data, folder)
+
+
 def in_training(message: str) -> str:
     """A message of the preparation, with the options as `rmt train` has them."""
+    message = message.replace(
+        "name the place of a copy with --path", "name a prepared copy with --data FOLDER"
+    )
     return message.replace("--force", "rmt data prepare --force").replace("--tokens", "--task.tokens")
 
 

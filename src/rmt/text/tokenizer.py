@@ -64,7 +64,7 @@ class ByteTokenizer(VocabularyTokenizer):
     def block(self, text: bytes) -> bytes:
         return text
 
-    def whole(self, text: bytes) -> int:
+    def complete_prefix(self, text: bytes) -> int:
         return len(text)
 
     def decoder(self) -> Decoder:
@@ -91,7 +91,7 @@ class CharacterTokenizer(VocabularyTokenizer):
     def restore(cls, content: dict[str, Any]) -> Self:
         return cls(Characters(content["symbols"]))
 
-    def whole(self, text: bytes) -> int:
+    def complete_prefix(self, text: bytes) -> int:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         decoder.decode(text)
         return len(text) - len(decoder.getstate()[0])
@@ -115,7 +115,7 @@ class LineTokenizer(VocabularyTokenizer):
     def __init__(self, vocabulary: LibraryTokens):
         self.vocabulary = vocabulary
 
-    def whole(self, text: bytes) -> int:
+    def complete_prefix(self, text: bytes) -> int:
         return 1 + text.rfind(b"\n")
 
     def decoder(self) -> Decoder:

@@ -24,7 +24,7 @@ from rmt.location import require_trust, trusting
 from rmt.partial import sweep
 from rmt.seal import checksum, newest_whole, record_checksum
 from rmt.store import whole_folder, write_whole, writing
-from rmt.train.stored import load_config
+from rmt.train.stored import known_length, load_config
 from rmt.train.weights import current_names, require_fit
 
 PARTS = ("model", "optimizer", "state")
@@ -74,7 +74,7 @@ class Checkpoints:
             if (self.folder / pointer).exists():
                 raise CheckpointError(
                     f"{str(self.folder / pointer)!r} is damaged: it names no checkpoint; name one of "
-                    f"{self.folder}, or let rmt train write it anew"
+                    f"{self.folder}, or copy it from another copy of the run"
                 )
         return ""
 
@@ -226,4 +226,5 @@ def load(path: str | Path, trust: bool = False) -> SegmentModel:
     require_fit(config.model, saved, str(run / "config.yaml"))
     model = SegmentModel(config.model)
     model.to(next(iter(weights.values())).dtype).load_state_dict(weights)
+    model.segment_length = known_length(run)
     return model.eval()

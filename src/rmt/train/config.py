@@ -138,10 +138,13 @@ class CurriculumConfig:
     start: int = option(1, "value to begin with", above(0))
     growth: float = option(2.0, "multiply by this at each promotion", above(1))
     promote_at: float = option(0.9, "training accuracy that earns a promotion", Interval(0, 1, low_open=True))
+    until: float = option(
+        1.0, "share of the steps after which the whole task is trained, earned or not", Interval(0, 1)
+    )
 
     def __post_init__(self) -> None:
         check_fields(self, "curriculum")
-        for name in ("start", "growth", "promote_at"):
+        for name in ("start", "growth", "promote_at", "until"):
             needless(self, name, self.over != "none", "curriculum.over=length or segments")
 
 

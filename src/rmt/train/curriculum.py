@@ -6,7 +6,7 @@ from math import floor
 from typing import NamedTuple
 
 from rmt.errors import ConfigError
-from rmt.tasks.segments import fits
+from rmt.tasks.segments import divides_into
 from rmt.tasks.task import Task
 from rmt.train.config import CurriculumConfig
 
@@ -37,9 +37,17 @@ class Curriculum:
         """Whether training is on the whole task."""
         return self.number >= len(self.stages) - 1
 
-    def trained(self, accuracy: float) -> bool:
-        """Learn of the training accuracy; true if that earned a promotion."""
-        if self.finished or accuracy < self.config.promote_at:
+    def trained(self, accuracy: float, done: float) -> bool:
+        """Learn of the training accuracy after a share of all steps; true if another stage begins.
+
+        What cannot answer well enough to earn a promotion is trained on the whole task all the same.
+        """
+        if self.finished:
+            return False
+        if self.config.until <= done < 1:
+            self.number = len(self.stages) - 1
+            return True
+        if accuracy < self.config.promote_at:
             return False
         self.number += 1
         return True
@@ -58,7 +66,7 @@ def values(config: CurriculumConfig, task: Task, segments: int) -> list[int]:
         raise ConfigError(f"curriculum.start={config.start} must be 1 to {final}, the task's {config.over}")
     grown, value = [], config.start
     while value < final:
-        if config.over == "length" or fits(task.total_length, value):
+        if config.over == "length" or divides_into(task.total_length, value):
             grown.append(value)
         value = max(value + 1, floor(value * config.growth))
     return [*grown, final]
@@ -77,7 +85,7 @@ def stage_of(over: str, task: Task, segments: int, value: int) -> Stage:
         shorter = task.with_length(value)
         if 0 < (length := carrying_length(shorter, segments)) <= whole:
             return Stage(shorter, length)
-        if fits(shorter.total_length, segments):
+        if divides_into(shorter.total_length, segments):
             return Stage(shorter, shorter.tokens_per_segment(segments))
     return Stage(shorter, whole)
 

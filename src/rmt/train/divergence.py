@@ -34,7 +34,7 @@ def require_finite(name: str, value: float, step: int, checkpoints: Checkpoints)
         return
     raise Diverged(
         f"{name}={value} at step {step}: training diverged; {kept(checkpoints)}; lower optimizer.lr and "
-        "start anew with --restart, or with --on_nan back",
+        "start anew with --restart, or with --restart --on_nan back",
         step,
     )
 

@@ -13,7 +13,7 @@ from rmt.train.meeting import meet
 from rmt.train.processes import world_size
 from rmt.train.single import SingleUpdater
 from rmt.train.stack import StackedUpdater, optimizer_steps
-from rmt.train.trainer import Portion, Trainer, Update
+from rmt.train.trainer import PlannedUpdate, Trainer, Update
 from rmt.train.update import WindowBatch
 
 MIN_KEPT = 2  # checkpoints of a seed: while others still save a step, all have the one before
@@ -30,8 +30,8 @@ class Ensemble:
     def __init__(self, loops: Sequence[Loop]):
         self.loops = loops
         self.stacked: StackedUpdater | None = None
-        self.portions: dict[Loop, Iterator[Portion]] = {loop: loop.portions() for loop in loops}
-        self.waiting: dict[Loop, Portion] = {}  # what runs want to learn from next
+        self.upcoming: dict[Loop, Iterator[PlannedUpdate]] = {loop: loop.planned_updates() for loop in loops}
+        self.waiting: dict[Loop, PlannedUpdate] = {}  # what runs want to learn from next
         self.results: dict[Loop, dict[str, Any]] = {}
         self.errors: list[RMTError] = []
         for loop in loops:
@@ -56,13 +56,13 @@ class Ensemble:
         """Make an update of the runs that are next; all of them stop where any is asked to."""
         chosen = self.next_together()
         self.stacked = self.stacked or StackedUpdater(updaters_of(chosen))
-        portions = [self.waiting.pop(loop) for loop in chosen]
-        results = self.stacked.update_each([portion.batch for portion in portions])
+        updates = [self.waiting.pop(loop) for loop in chosen]
+        results = self.stacked.update_each([planned.batch for planned in updates])
         signal = REQUEST.signal
         for loop in self.loops:
             loop.stopping = signal
-        for loop, portion, result in zip(chosen, portions, results, strict=True):
-            loop.learned(portion, result)
+        for loop, planned, result in zip(chosen, updates, results, strict=True):
+            loop.learned(planned, result)
         self.go_on(chosen)
 
     def go_on(self, loops: Sequence[Loop]) -> None:
@@ -77,13 +77,13 @@ class Ensemble:
     def is_over(self, loop: Loop) -> bool:
         """Let a run go on to its next update, if there is one."""
         try:
-            portion = next(self.portions[loop], None)
+            planned = next(self.upcoming[loop], None)
         except RMTError as error:
             self.errors.append(error)
             return False
-        if portion is not None:
-            self.waiting[loop] = portion
-        return portion is None
+        if planned is not None:
+            self.waiting[loop] = planned
+        return planned is None
 
     def raise_errors(self) -> None:
         """Raise what ended a run before its end: a stop, which is that of all, or the first error."""
@@ -123,12 +123,12 @@ def shape_of(batch: WindowBatch) -> tuple[Any, ...]:
 
 
 def updates_together(trainers: Sequence[Trainer], stacked: StackedUpdater) -> list[list[Update]]:
-    """Train every trainer on its next piece of data, where these ask for the same; the updates of each."""
+    """Train every trainer on its next item, where these ask for the same; the updates of each."""
     updates: list[list[Update]] = [[] for _ in trainers]
-    for portions in zip(*(trainer.portions() for trainer in trainers), strict=True):
-        results = stacked.update_each([portion.batch for portion in portions])
-        for trainer, portion, result, done in zip(trainers, portions, results, updates, strict=True):
-            done.append(trainer.learned(portion, result))
+    for step in zip(*(trainer.planned_updates() for trainer in trainers), strict=True):
+        results = stacked.update_each([planned.batch for planned in step])
+        for trainer, planned, result, done in zip(trainers, step, results, updates, strict=True):
+            done.append(trainer.learned(planned, result))
     return updates
 
 

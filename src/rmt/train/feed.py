@@ -40,9 +40,9 @@ class Feed(Protocol):
 
     def capacities(self, cutoffs: Sequence[int]) -> tuple[int, ...]: ...
 
-    def piece(self, number: int) -> FeedItem: ...
+    def item(self, number: int) -> FeedItem: ...
 
-    def done(self, piece: FeedItem) -> None: ...
+    def done(self, item: FeedItem) -> None: ...
 
     def state_dict(self) -> dict[str, Tensor]: ...
 
@@ -62,7 +62,7 @@ class SequenceFeed:
         longest = max(stage.length for stage in self.curriculum.stages)
         return (self.config.train.batch * longest,) * len(cutoffs)
 
-    def piece(self, number: int) -> FeedItem:
+    def item(self, number: int) -> FeedItem:
         """Batch `number`; the same again after a resume."""
         batch, length = self.batch(number), self.curriculum.stage.length
         counts = [int(part.sum()) for part in batch.loss_mask.split(length, dim=1)]
@@ -91,7 +91,7 @@ class SequenceFeed:
             self.order = (epoch, torch.randperm(total, generator=generator))
         return self.order[1]
 
-    def done(self, piece: FeedItem) -> None:
+    def done(self, item: FeedItem) -> None:
         """Sequences leave nothing behind."""
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -111,15 +111,15 @@ class LaneFeed:
     def __init__(self, config: RunConfig, task: Text, curriculum: Curriculum, empty: State, rows: slice):
         self.lanes, self.rows = task.lanes("train", config.train.batch), rows
         self.length, self.reset = curriculum.stage.length, config.task.reset
-        self.whole = (self.lanes.length - 1) // self.length  # segments of a pass
-        if self.whole < 1:
+        self.segments_per_pass = (self.lanes.length - 1) // self.length
+        if self.segments_per_pass < 1:
             raise ConfigError(
                 f"task.segment_length={self.length} is more than a lane has: {self.lanes.length - 1} tokens "
                 f"to predict; use fewer lanes than train.batch={config.train.batch}, or shorter segments"
             )
         depth = int(config.bptt.depth)
         chunked = config.bptt.schedule == "chunked"
-        self.new, self.kept = (depth + 1, 0) if chunked else (1, depth)  # segments of a piece
+        self.new, self.kept = (depth + 1, 0) if chunked else (1, depth)  # segments of an item
         self.past: list[Segment] = []
         self.incoming = {0: empty}
 
@@ -127,7 +127,7 @@ class LaneFeed:
         """The most targets that each tail of an adaptive softmax has in any segment."""
         return self.lanes.capacities(self.length, cutoffs)
 
-    def piece(self, number: int) -> FeedItem:
+    def item(self, number: int) -> FeedItem:
         """The next segments, and what is kept of those before them."""
         numbers = range(number * self.new, (number + 1) * self.new)
         new = [self.segment(index) for index in numbers]
@@ -139,13 +139,15 @@ class LaneFeed:
 
     def segment(self, index: int) -> Segment:
         """Segment `index`, counted over all passes, of the rows of this process."""
-        tokens, targets = map(torch.from_numpy, self.lanes.segment(index % self.whole, self.length))
+        tokens, targets = map(
+            torch.from_numpy, self.lanes.segment(index % self.segments_per_pass, self.length)
+        )
         mask = torch.ones_like(targets, dtype=torch.bool)
         return Segment(tokens[self.rows], targets[self.rows], mask[self.rows], self.resets(index)[self.rows])
 
     def resets(self, index: int) -> Tensor:
         """Which rows of all processes start from the initial state at a segment, (B,)."""
-        index %= self.whole
+        index %= self.segments_per_pass
         everyone = torch.ones(self.lanes.batch, dtype=torch.bool)
         if index == 0:
             return everyone
@@ -153,12 +155,12 @@ class LaneFeed:
             return torch.from_numpy(self.lanes.documents(index, self.length))
         return everyone & (self.reset != "never" and index % int(self.reset) == 0)
 
-    def done(self, piece: FeedItem) -> None:
-        """Keep the state behind a piece and what later windows can be replayed from."""
-        dropped = len(piece.segments) - min(self.kept, len(piece.segments))
-        self.past = piece.segments[dropped:]
-        forget(piece.incoming, dropped)
-        self.incoming = {index - dropped: state for index, state in piece.incoming.items()}
+    def done(self, item: FeedItem) -> None:
+        """Keep the state behind an item and what later windows can be replayed from."""
+        dropped = len(item.segments) - min(self.kept, len(item.segments))
+        self.past = item.segments[dropped:]
+        forget(item.incoming, dropped)
+        self.incoming = {index - dropped: state for index, state in item.incoming.items()}
 
     def state_dict(self) -> dict[str, Tensor]:
         """The states at the borders; the text itself can be read again."""
@@ -169,7 +171,7 @@ class LaneFeed:
         }
 
     def load_state_dict(self, saved: dict[str, Tensor], number: int) -> None:
-        """Go on before piece `number`."""
+        """Go on before item `number`."""
         empty = next(iter(self.incoming.values()))
         past = sum(key.endswith(".cached") for key in saved) - 1
         self.past = [self.segment(index) for index in range(number * self.new - past, number * self.new)]

@@ -1,15 +1,19 @@
-"""A run folder: held by one process at a time, and the result in it."""
+"""A run folder: held by one process at a time, prepared, refused or emptied, and the result in it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rmt.errors import CheckpointError, ConfigError, shown
+from rmt.partial import sweep
 from rmt.seal import load_record
+from rmt.store import write_whole
+from rmt.train.stored import written
 
 REMEDY = "delete it and run the command again"
 MAX_NUMBER = 2.0**63  # of steps, seconds, or a perplexity; and not a number is above it, too
@@ -33,7 +37,64 @@ class FolderInUse(ConfigError):
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def prepared(folder: Path, config: Any, restart: Callable[[Path], None] | None = None) -> Iterator[None]:
+    """Hold a run folder with a configuration in it.
+
+    `restart` deletes what an earlier run wrote, where there is to be a new one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        if restart is not None:
+            restart(folder)
+        elif has_lost_configuration(folder):
+            raise ConfigError(
+                f"out={str(folder)!r} holds a run whose config.yaml is lost, so nothing can go on there; "
+                "copy config.yaml from another copy of the run, or start anew with --restart"
+            )
+        sweep(folder)
+        write_whole(folder / "config.yaml", written(config))
+        yield
+
+
+def delete_written(
+    folder: Path, names: Iterable[str], is_run: Callable[[Path], bool], kind: str = "run folder"
+) -> None:
+    """Delete what a run wrote, by its names; anything else, in this folder or any other, is left alone."""
+    if not any(folder.iterdir()):
+        return
+    if not is_run(folder) and not has_lost_configuration(folder):
+        raise ConfigError(
+            f"out={str(folder)!r} is not a {kind}: --restart will not delete it; name another with --out"
+        )
+    for name in names:
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name, ignore_errors=True)
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+
+def has_lost_configuration(folder: Path) -> bool:
+    """Whether a folder is what is left of a run without its config.yaml: checkpoints, or a result."""
+    if (folder / "config.yaml").exists():
+        return False
+    if any((folder / "checkpoints").glob("step_*/trainer.json")):
+        return True
+    try:
+        return bool(load_result(folder))
+    except CheckpointError:  # whatever it is, it is not of a run
+        return False
+
+
+def other_run(folder: Path, name: str, former: Any, current: Any, go_on: str = "") -> ConfigError:
+    """The error where the run in a folder has another setting; `go_on` says with which it goes on."""
+    return ConfigError(
+        f"out={str(folder)!r} holds a run with {name}={former}, not {current}; "
+        f"name another --out,{go_on} or start anew with --restart"
+    )
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
     """Hold a run folder for one process; the lock goes with the process, however that ends."""
     import fcntl
 

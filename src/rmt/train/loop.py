@@ -26,7 +26,7 @@ from rmt.train.parallel import gathered
 from rmt.train.processes import is_first
 from rmt.train.result import run_record
 from rmt.train.snapshots import change_of_processes, require_same_step, restore, snapshot
-from rmt.train.trainer import Portion, Trainer, Update, UpdateNumbers
+from rmt.train.trainer import PlannedUpdate, Trainer, Update, UpdateNumbers
 from rmt.train.update import UpdateResult
 
 MAX_BATCHES_WITHOUT_LOSS = 1000  # in a row; a task that draws its losses at random may miss them often
@@ -70,21 +70,21 @@ class Loop:
 
     def run(self) -> dict[str, Any]:
         """Train to the last step or to the target, test the best checkpoint, write result.json."""
-        portions = self.portions()
-        first = next(portions, None)
+        updates = self.planned_updates()
+        first = next(updates, None)
         with REQUEST.deferred():
             if first is not None:  # whatever could be refused has been
                 self.observer.note(self.trainer.updater.path)
-                for portion in chain([first], portions):
-                    result = self.trainer.updater.update(portion.batch)
+                for planned in chain([first], updates):
+                    result = self.trainer.updater.update(planned.batch)
                     self.stopping = REQUEST.signal
-                    self.learned(portion, result)
+                    self.learned(planned, result)
             return self.finish()
 
-    def portions(self) -> Iterator[Portion]:
-        """What to learn from, update by update, to the end of the run; in between, all else that is due.
+    def planned_updates(self) -> Iterator[PlannedUpdate]:
+        """The updates to make, one by one, to the end of the run; in between, all else that is due.
 
-        What an update leaves is `learned` before the next portion is asked for.
+        What an update leaves is `learned` before the next is asked for.
         """
         with self.clock.paused():
             self.resume()
@@ -94,15 +94,15 @@ class Loop:
         self.logged_at, self.logged_tokens = self.clock.now(), self.trainer.tokens
         while self.trainer.step < budget and not self.trainer.reached:
             before = self.trainer.step
-            yield from self.batch(budget)
+            yield from self.updates_of_batch(budget)
             try:
                 self.between(before, final=self.trainer.step >= budget)
             except Diverged as error:
                 self.go_back(error)
 
-    def learned(self, portion: Portion, result: UpdateResult) -> None:
+    def learned(self, planned: PlannedUpdate, result: UpdateResult) -> None:
         """Go on behind an update."""
-        self.pending.append(self.trainer.learned(portion, result))
+        self.pending.append(self.trainer.learned(planned, result))
         if self.first_update_seconds is None:
             result.loss.tolist()  # the device is done with it
             self.first_update_seconds = round(process_seconds(), 3)
@@ -124,11 +124,11 @@ class Loop:
             self.log.rewind(self.trainer.step, self.trainer.times_back)
         self.checkup.resume()
 
-    def batch(self, budget: int) -> Iterator[Portion]:
-        """The next batch, within the budget of updates."""
+    def updates_of_batch(self, budget: int) -> Iterator[PlannedUpdate]:
+        """The updates of the next batch, within the budget."""
         before = self.trainer.step
-        for portion in self.trainer.portions():
-            yield portion
+        for planned in self.trainer.planned_updates():
+            yield planned
             if self.trainer.step >= budget:
                 break
         self.batches_without_loss = self.batches_without_loss + 1 if self.trainer.step == before else 0
@@ -229,9 +229,9 @@ class Loop:
         notify(record)
 
     def promote(self, accuracy: float) -> None:
-        """Go on to the next stage of the curriculum if the training accuracy has earned it."""
+        """Go on to the next stage of the curriculum if the training accuracy has earned it, or it is time."""
         trainer = self.trainer
-        if trainer.curriculum.trained(accuracy):
+        if trainer.curriculum.trained(accuracy, trainer.step / self.config.train.steps):
             self.observer.note(f"promoted to stage {trainer.curriculum.number} at step {trainer.step}")
             if trainer.curriculum.finished:
                 trainer.rate.fall_from(trainer.step)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from rmt.train.eager import Eager
-from rmt.train.parallel import placed, whole
+from rmt.train.parallel import gather_full, placed
 
 # Keller Jordan's quintic (2024), as in torch.optim.Muon: so steep at zero that five iterations bring small
 # singular values near one, at the price of not ending at one exactly.
@@ -64,7 +64,7 @@ class Muon(Eager, Optimizer):
         gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
         buffers = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
-        return [whole(direction) for direction in torch._foreach_lerp(gradients, buffers, momentum)]
+        return [gather_full(direction) for direction in torch._foreach_lerp(gradients, buffers, momentum)]
 
 
 def directions(matrices: list[Tensor], lr: float | Tensor) -> list[Tensor]:

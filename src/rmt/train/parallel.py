@@ -85,7 +85,7 @@ class SharedGradients:
         dist.all_reduce(self.flat)
 
 
-def whole(tensor: Tensor) -> Tensor:
+def gather_full(tensor: Tensor) -> Tensor:
     """The full tensor of a shard, on every process; all have to call it."""
     return tensor.full_tensor() if is_shard(tensor) else tensor
 

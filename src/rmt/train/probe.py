@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from math import hypot
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from rmt.core.bptt import Depth
 from rmt.core.model import SegmentModel
 from rmt.core.state import State
 from rmt.core.tree import tree_items, tree_map
+from rmt.infer.work import evaluation_mode
 from rmt.tasks.segments import Segment, cut
 from rmt.tasks.task import Task
 from rmt.train.folder import is_number
@@ -60,7 +60,7 @@ def probe_memory(model: SegmentModel, segments: Sequence[Segment], depth: Depth 
     *before, last = segments
     unreached = 0 if depth == "full" else max(0, len(before) - 1 - depth)  # borders
     state, states = model.initial_state(len(last.tokens)), list[State]()
-    with evaluating(model), torch.enable_grad():
+    with evaluation_mode(model), torch.enable_grad():
         for number, segment in enumerate(before):
             with torch.set_grad_enabled(number > unreached):
                 state = model(segment.tokens, state, predict=False).state
@@ -85,17 +85,6 @@ def started_from(state: State) -> State:
         return tensor.detach().requires_grad_(tensor.is_floating_point())
 
     return state._replace(carried=tree_map(leaf, state.carried))
-
-
-@contextmanager
-def evaluating(model: SegmentModel) -> Iterator[None]:
-    """While this is open, nothing is dropped."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
 
 
 def carried_tensors(state: State) -> Iterator[Tensor]:

@@ -21,7 +21,7 @@ from rmt.train.deterministic import REASON_NOT_SERVED
 from rmt.train.device import device_name, device_of
 from rmt.train.mixed import mixed
 from rmt.train.optim import Rate, build_optimizers
-from rmt.train.parallel import SharedGradients, gathered, shard, whole
+from rmt.train.parallel import SharedGradients, gather_full, gathered, shard
 from rmt.train.processes import launch
 from rmt.train.update import Updater, without_targets
 
@@ -127,11 +127,11 @@ class SingleUpdater(Updater):
 
     def clip(self, largest: float) -> Tensor:
         """Scale the gradient down to the largest norm; returns its own, ()."""
-        return whole(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), largest))
+        return gather_full(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), largest))
 
     def state_behind(self, segments: Sequence[Segment], state: State, keys: Tensor) -> State:
         """The state behind segments that nothing is learned from; `keys` make the masks of dropout."""
         if self.engine is not None:
             self.engine.begin(keys.to(self.processes.device))
         sent = [self.processes.to_device(without_targets(segment)) for segment in segments]
-        return state_after(self.encode, sent, state).formatted(self.form)
+        return state_after(self.encode, sent, state).with_dtypes_of(self.form)

@@ -10,7 +10,7 @@ from torch import Tensor
 from rmt.errors import CheckpointError
 from rmt.gpu.dropout import update_keys
 from rmt.train.checkpoint import Snapshot
-from rmt.train.parallel import placed, rows_of_all, whole
+from rmt.train.parallel import gather_full, placed, rows_of_all
 from rmt.train.processes import Processes
 from rmt.train.trainer import Trainer, UpdateNumbers
 from rmt.train.weights import current_names, model_checksum, require_fit
@@ -32,9 +32,9 @@ COUNTERS = (
 
 def snapshot(trainer: Trainer) -> Snapshot:
     """Everything that has to survive a crash, of all processes: each has to call this."""
-    model = {name: whole(tensor) for name, tensor in trainer.model.state_dict().items()}
+    model = {name: gather_full(tensor) for name, tensor in trainer.model.state_dict().items()}
     optimizer = {
-        f"{number}.{parameter}.{name}": whole(torch.as_tensor(value))
+        f"{number}.{parameter}.{name}": gather_full(torch.as_tensor(value))
         for number, update_rule in enumerate(trainer.optimizers)
         for parameter, values in update_rule.state_dict()["state"].items()
         for name, value in values.items()

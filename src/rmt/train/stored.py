@@ -10,10 +10,11 @@ from typing import Any
 from rmt.config import from_dict, leaves, to_dict
 from rmt.errors import CheckpointError, ConfigError
 from rmt.precision import Precision
-from rmt.seal import SEAL, NotWhole, record_checksum, unsealed
+from rmt.seal import SEAL, NotWhole, load_record, record_checksum, unsealed
 from rmt.train.config import RunConfig
 from rmt.yamlfile import load_yaml, parse_yaml, write_yaml
 
+TASK_FILE = "task.json"  # what the task of a run says of itself
 FORMAT = 6  # of config.yaml; 1 had no key `format` and no tokenizer beside it, 4 names versions of recipes
 COMPLETE_SINCE = 2  # formats that have all their fields
 # fields that are newer than that, and their format
@@ -23,6 +24,7 @@ ADDED = {
     "deterministic": 4,
     "model.output": 5,
     "model.cache.sink": 6,
+    "curriculum.until": 6,
 }
 FIRST_GROUPS = ("task", "model", "bptt", "optimizer", "rate", "curriculum", "train")  # every format has them
 RESTORE = "copy it from another copy of the run"
@@ -78,6 +80,15 @@ def require_run(run: Path) -> None:
     raise CheckpointError(
         f"{str(run)!r} is not a run: it has no config.yaml; name a folder that rmt train wrote"
     )
+
+
+def known_length(run: Path) -> int | None:
+    """The tokens of a segment where a run folder has them written down, undamaged."""
+    try:
+        length = load_record(run / TASK_FILE, RESTORE).get("segment_length")
+    except NotWhole:
+        return None
+    return length if isinstance(length, int) and not isinstance(length, bool) and length > 0 else None
 
 
 def settings_in(values: Mapping[str, Any], path: str | Path) -> dict[str, Any]:

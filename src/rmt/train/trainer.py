@@ -13,7 +13,7 @@ from torch import Tensor
 from rmt.core.bptt import Window, forget, states_needed, windows
 from rmt.core.config import ModelConfig
 from rmt.gpu.dropout import update_keys
-from rmt.nn.adaptive import fits
+from rmt.nn.adaptive import targets_fit_slots
 from rmt.nn.widest import widest
 from rmt.tasks.segments import Segment
 from rmt.tasks.task import Task
@@ -26,13 +26,13 @@ from rmt.train.single import SingleUpdater
 from rmt.train.update import UpdateKind, UpdateResult, WindowBatch
 
 
-class Portion(NamedTuple):
-    """What one update learns from: some windows of a piece of data."""
+class PlannedUpdate(NamedTuple):
+    """What one update learns from: some windows of an item of the feed."""
 
-    piece: FeedItem
-    span: range  # the segments of the piece that the windows cover
+    item: FeedItem
+    span: range  # the segments of the item that the windows cover
     counted: int  # losses, over all processes
-    last: bool  # of the piece
+    last: bool  # of the item
     batch: WindowBatch
 
 
@@ -96,64 +96,64 @@ class Trainer:
         return build_feed(self.config, self.task, self.curriculum, empty, rows)
 
     def updates(self) -> Iterator[Update]:
-        """Train on the next piece of data; yields after every optimizer update, if there is a loss at all."""
-        for portion in self.portions():
-            yield self.learned(portion, self.updater.update(portion.batch))
+        """Train on the next item; yields after every optimizer update, if there is a loss at all."""
+        for planned in self.planned_updates():
+            yield self.learned(planned, self.updater.update(planned.batch))
 
-    def portions(self) -> Iterator[Portion]:
-        """The next piece of data, update by update: what one leaves is `learned` before the next is drawn."""
-        piece, bptt = self.feed.piece(self.batches), self.config.bptt
+    def planned_updates(self) -> Iterator[PlannedUpdate]:
+        """The updates of the next item: what one leaves is `learned` before the next is drawn."""
+        item, bptt = self.feed.item(self.batches), self.config.bptt
         self.batches += 1
-        new = piece.segments[piece.past :]
-        self.samples += piece.samples
+        new = item.segments[item.past :]
+        self.samples += item.samples
         self.tokens += self.config.train.batch * sum(part.tokens.shape[1] for part in new)
-        planned = windows(piece.counts, bptt.depth, bptt.schedule, piece.past)
-        groups = [planned] if bptt.schedule == "sequence" else [[window] for window in planned]
+        all_windows = windows(item.counts, bptt.depth, bptt.schedule, item.past)
+        groups = [all_windows] if bptt.schedule == "sequence" else [[window] for window in all_windows]
         for number, group in enumerate(groups, 1):
-            counted = sum(piece.counts[index - piece.past] for window in group for index in window.counted)
+            counted = sum(item.counts[index - item.past] for window in group for index in window.counted)
             last = number == len(groups)
             if counted:
-                yield self.portion(piece, group, counted, last)
+                yield self.planned_update(item, group, counted, last)
                 continue
-            self.pass_over(piece, group[-1].stop)
+            self.pass_over(item, group[-1].stop)
             if last:
-                self.feed.done(piece)
+                self.feed.done(item)
 
-    def portion(self, piece: FeedItem, group: list[Window], counted: int, last: bool) -> Portion:
-        """Windows of a piece with all that an update needs to know of them."""
+    def planned_update(self, item: FeedItem, group: list[Window], counted: int, last: bool) -> PlannedUpdate:
+        """Windows of an item with all that an update needs to know of them."""
         span = range(group[0].start, group[-1].stop)
-        segments = piece.segments[span.start : span.stop]
+        segments = item.segments[span.start : span.stop]
         kind = UpdateKind(
-            piece.length,
+            item.length,
             tuple(window.seen_from(span.start) for window in group),
             tuple(segment.reset is not None for segment in segments),
             self.capacities(segments),
-            any(piece.fresh[span.start : span.stop]),
+            any(item.fresh[span.start : span.stop]),
         )
         resets = torch.stack([no_row(part) if part.reset is None else part.reset for part in segments], dim=1)
         columns = [torch.cat(column, dim=1) for column in zip(*(part[:3] for part in segments), strict=True)]
-        states = states_needed(piece.incoming, span.start, self.config.bptt.replay_from)
+        states = states_needed(item.incoming, span.start, self.config.bptt.replay_from)
         flat = (tensor for state in states for tensor in state.flat())
         numbers = torch.cat([torch.tensor([counted]), self.dropout_keys(self.step)])
         tensors = (numbers, *columns, resets, *flat)
-        return Portion(piece, span, counted, last, WindowBatch(kind, tensors, self.step))
+        return PlannedUpdate(item, span, counted, last, WindowBatch(kind, tensors, self.step))
 
-    def learned(self, portion: Portion, result: UpdateResult) -> Update:
+    def learned(self, planned: PlannedUpdate, result: UpdateResult) -> Update:
         """Go on behind the segments of an update."""
-        piece, span = portion.piece, portion.span
-        piece.incoming[span.stop] = self.updater.state_of(result.state)
-        forget(piece.incoming, span.start)
+        item, span = planned.item, planned.span
+        item.incoming[span.stop] = self.updater.state_of(result.state)
+        forget(item.incoming, span.start)
         self.step += 1
-        if portion.last:
-            self.feed.done(piece)
-        return Update(result.loss, result.correct, portion.counted, result.norm)
+        if planned.last:
+            self.feed.done(item)
+        return Update(result.loss, result.correct, planned.counted, result.norm)
 
-    def pass_over(self, piece: FeedItem, stop: int) -> None:
+    def pass_over(self, item: FeedItem, stop: int) -> None:
         """Go on to a segment without an update: there is nothing to learn from what comes before it."""
-        newest = max(piece.incoming)
-        segments = piece.segments[newest:stop]
+        newest = max(item.incoming)
+        segments = item.segments[newest:stop]
         keys = self.dropout_keys(-1 - self.step)  # not those of the next update
-        piece.incoming[stop] = self.updater.state_behind(segments, piece.incoming[newest], keys)
+        item.incoming[stop] = self.updater.state_behind(segments, item.incoming[newest], keys)
 
     def dropout_keys(self, step: int) -> Tensor:
         """What makes the masks of dropout in an update, (2,): the same when it is made again."""
@@ -162,7 +162,8 @@ class Trainer:
     def capacities(self, segments: Sequence[Segment]) -> tuple[int, ...]:
         """The capacities of an adaptive softmax if they hold all targets, else none: exact without."""
         cutoffs = self.config.model.cutoffs
-        if not self.slots or all(fits(segment.targets, cutoffs, self.slots) for segment in segments):
+        fitting = (targets_fit_slots(segment.targets, cutoffs, self.slots) for segment in segments)
+        if not self.slots or all(fitting):
             return self.slots
         self.overflowed += 1
         return ()

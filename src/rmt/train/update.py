@@ -173,7 +173,7 @@ class Updater(ABC):
             (unrolled.loss / total).sum().backward()
         losses, predictions, counted = zip(*scores, strict=True)
         loss, correct = torch.stack(losses).sum(0) / total, objective.correct(predictions, counted)
-        return loss, correct, *incoming[len(segments)].formatted(self.form).flat()
+        return loss, correct, *incoming[len(segments)].with_dtypes_of(self.form).flat()
 
     def states_of(self, tensors: Sequence[Tensor]) -> list[State]:
         """The states that tensors in a row belong to."""
@@ -199,12 +199,12 @@ def segments_of(
     kind: UpdateKind, tokens: Tensor, targets: Tensor, loss_mask: Tensor, resets: Tensor
 ) -> list[Segment]:
     """The segments of an update: everything (…, B, n · L), but resets (…, B, n)."""
-    columns = (pieces(column, kind.length) for column in (tokens, targets, loss_mask))
+    columns = (split_column(column, kind.length) for column in (tokens, targets, loss_mask))
     rows = [resets[..., index] if may_reset else None for index, may_reset in enumerate(kind.resets)]
     return [Segment(*parts) for parts in zip(*columns, rows, strict=True)]
 
 
-def pieces(column: Tensor, length: int) -> Sequence[Tensor]:
+def split_column(column: Tensor, length: int) -> Sequence[Tensor]:
     """(…, n · L) -> n × (…, L), each contiguous; the last may be shorter."""
     end = column.shape[-1] // length * length
     parts = column[..., :end].unflatten(-1, (-1, length)).movedim(-2, 0).contiguous().unbind(0)

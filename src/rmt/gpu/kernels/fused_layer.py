@@ -197,20 +197,20 @@ def fused_layer_kernel(
     """Attention's projection, the residual, a norm, the feed-forward block, the next norm and projection."""
     seed = tl.program_id(1).to(tl.int64)
     rows, columns = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_D)
-    first, vector = seed * height, seed * D
+    row_offset, seed_offset = seed * height, seed * D  # in rows; in elements of vectors of D
     attention_words, inner_words = words_of(drops.attention, seed), words_of(drops.inner, seed)
     down_words, output_words = words_of(drops.feed_forward, seed), words_of(drops.output, seed)
-    value = load(residual + first * D, rows, columns, height, D).to(tl.float32)
+    value = load(residual + row_offset * D, rows, columns, height, D).to(tl.float32)
     summed = start_of(value, drops.attention)
     for start in range(0, P, BLOCK_C):
         part = start + tl.arange(0, BLOCK_C)
-        attended_part = load(attended + first * P, rows, part, height, P)
-        summed += tl.dot(attended_part, tl.trans(load(weights.out + vector * P, columns, part, D, P)))
+        attended_part = load(attended + row_offset * P, rows, part, height, P)
+        summed += tl.dot(attended_part, tl.trans(load(weights.out + seed_offset * P, columns, part, D, P)))
     value = end_of(summed, value, drops.attention, attention_words, rows, columns, D)
-    store(middle + first * D, value, rows, columns, height, D)
-    unit = norm_of(value, rows, columns, height, W, weights.gain + vector, weights.shift + vector)
+    store(middle + row_offset * D, value, rows, columns, height, D)
+    unit = norm_of(value, rows, columns, height, W, weights.gain + seed_offset, weights.shift + seed_offset)
     cast = unit.to(middle_normal.dtype.element_ty)
-    store(middle_normal + first * D, cast, rows, columns, height, D)
+    store(middle_normal + row_offset * D, cast, rows, columns, height, D)
     if IS_POST:
         value = unit
     summed = start_of(value, drops.feed_forward)
@@ -220,21 +220,21 @@ def fused_layer_kernel(
         hidden += tl.load(weights.up_bias + seed * F + part, mask=part < F, other=0.0).to(tl.float32)[None, :]
         hidden = drop_elements(tl.maximum(hidden, 0.0), drops.inner, inner_words, rows, part, F)
         hidden = hidden.to(inner.dtype.element_ty)
-        store(inner + first * F, hidden, rows, part, height, F)
-        summed += tl.dot(hidden, tl.trans(load(weights.down + vector * F, columns, part, D, F)))
-    summed += tl.load(weights.down_bias + vector + columns, mask=columns < W, other=0.0)[None, :]
+        store(inner + row_offset * F, hidden, rows, part, height, F)
+        summed += tl.dot(hidden, tl.trans(load(weights.down + seed_offset * F, columns, part, D, F)))
+    summed += tl.load(weights.down_bias + seed_offset + columns, mask=columns < W, other=0.0)[None, :]
     value = end_of(summed, value, drops.feed_forward, down_words, rows, columns, D)
-    store(total + first * D, value, rows, columns, height, D)
-    unit = norm_of(value, rows, columns, height, W, weights.next_gain + vector, weights.next_shift + vector)
+    store(total + row_offset * D, value, rows, columns, height, D)
+    gain, shift = weights.next_gain + seed_offset, weights.next_shift + seed_offset
+    unit = norm_of(value, rows, columns, height, W, gain, shift)
     unit = drop_elements(unit, drops.output, output_words, rows, columns, D)
     unit = unit.to(normal.dtype.element_ty)
-    store(normal + first * D, unit, rows, columns, height, D)
+    store(normal + row_offset * D, unit, rows, columns, height, D)
     if projected is not None:
-        wide = 3 * P
-        for start in range(0, wide, BLOCK_C):
+        for start in range(0, 3 * P, BLOCK_C):
             part = start + tl.arange(0, BLOCK_C)
-            heads = tl.dot(unit, tl.trans(load(weights.next_qkv + vector * wide, part, columns, wide, D)))
-            store(projected + first * wide, heads, rows, part, height, wide)
+            weight = load(weights.next_qkv + seed_offset * 3 * P, part, columns, 3 * P, D)
+            store(projected + row_offset * 3 * P, tl.dot(unit, tl.trans(weight)), rows, part, height, 3 * P)
 
 
 @triton.jit
@@ -250,49 +250,50 @@ def fused_layer_gradient_kernel(
     """
     seed, program = tl.program_id(1).to(tl.int64), tl.program_id(0)
     columns, block = tl.arange(0, BLOCK_D), seed * blocks + program
-    first, vector = seed * height, seed * D
+    row_offset, seed_offset = seed * height, seed * D  # in rows; in elements of vectors of D
     attention_words, output_words = words_of(drops.attention, seed), words_of(drops.output, seed)
     down_words = words_of(drops.feed_forward, seed)
     # mostly one tile: what is hoisted out of the loop would only fill registers; and where a matrix is one
     # part, all matrices of the next tile, loaded ahead, would need more shared memory than there is
     for tile in tl.range(program, tiles, tl.num_programs(0), num_stages=1, disable_licm=True):
         rows = tile * BLOCK_R + tl.arange(0, BLOCK_R)
-        values = load(total + first * D, rows, columns, height, D).to(tl.float32)
+        values = load(total + row_offset * D, rows, columns, height, D).to(tl.float32)
         if to_residual is None:
-            back = load(gradient + first * D, rows, columns, height, D).to(tl.float32)
+            back = load(gradient + row_offset * D, rows, columns, height, D).to(tl.float32)
             back = drop_elements(back, drops.output, output_words, rows, columns, D)
             beside = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
         else:
-            beside = load(to_residual + first * D, rows, columns, height, D).to(tl.float32)
+            beside = load(to_residual + row_offset * D, rows, columns, height, D).to(tl.float32)
             back = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
             for start in range(0, 3 * P, BLOCK_C):
                 part = start + tl.arange(0, BLOCK_C)
-                heads = load(gradient + first * 3 * P, rows, part, height, 3 * P)
-                back += tl.dot(heads, load(weights.next_qkv + vector * 3 * P, part, columns, 3 * P, D))
-        block_sums, gain = next_sums + block * 3 * D, weights.next_gain + vector
+                heads = load(gradient + row_offset * 3 * P, rows, part, height, 3 * P)
+                back += tl.dot(heads, load(weights.next_qkv + seed_offset * 3 * P, part, columns, 3 * P, D))
+        block_sums, gain = next_sums + block * 3 * D, weights.next_gain + seed_offset
         to_total = norm_back(back, values, beside, rows, columns, height, W, D, gain, block_sums, IS_POST)
         to_branch = drop_elements(to_total, drops.feed_forward, down_words, rows, columns, D)
         add_sums(block_sums + 2 * D + columns, to_branch, columns < W)
         cast = to_branch.to(to_down.dtype.element_ty)
-        store(to_down + first * D, cast, rows, columns, height, D)
-        values = load(middle + first * D, rows, columns, height, D).to(tl.float32)
+        store(to_down + row_offset * D, cast, rows, columns, height, D)
+        values = load(middle + row_offset * D, rows, columns, height, D).to(tl.float32)
         to_normal = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
         for start in range(0, F, BLOCK_C):
             part = start + tl.arange(0, BLOCK_C)
-            exact = tl.dot(cast, load(weights.down + vector * F, columns, part, D, F))
+            exact = tl.dot(cast, load(weights.down + seed_offset * F, columns, part, D, F))
             if drops.inner is not None:
                 exact *= drops.inner.scale
-            hidden = tl.where(load(inner + first * F, rows, part, height, F) > 0, exact, 0.0).to(cast.dtype)
-            store(to_inner + first * F, hidden, rows, part, height, F)
+            is_active = load(inner + row_offset * F, rows, part, height, F) > 0
+            hidden = tl.where(is_active, exact, 0.0).to(cast.dtype)
+            store(to_inner + row_offset * F, hidden, rows, part, height, F)
             add_sums(up_sums + block * F + part, hidden.to(tl.float32), part < F)
             to_normal += tl.dot(hidden, load(weights.up + seed * F * D, part, columns, F, D))
-        block_sums, gain = sums + block * 3 * D, weights.gain + vector
+        block_sums, gain = sums + block * 3 * D, weights.gain + seed_offset
         back = norm_back(to_normal, values, to_total, rows, columns, height, W, D, gain, block_sums, IS_POST)
-        store(to_middle + first * D, back, rows, columns, height, D)
+        store(to_middle + row_offset * D, back, rows, columns, height, D)
         back = drop_elements(back, drops.attention, attention_words, rows, columns, D)
         cast = back.to(cast.dtype)
-        store(to_out + first * D, cast, rows, columns, height, D)
+        store(to_out + row_offset * D, cast, rows, columns, height, D)
         for start in range(0, P, BLOCK_C):
             part = start + tl.arange(0, BLOCK_C)
-            attended = tl.dot(cast, load(weights.out + vector * P, columns, part, D, P))
-            store(to_attended + first * P, attended, rows, part, height, P)
+            attended = tl.dot(cast, load(weights.out + seed_offset * P, columns, part, D, P))
+            store(to_attended + row_offset * P, attended, rows, part, height, P)

@@ -1,0 +1,157 @@
+"""What the cells of a report were given and what they took: updates, runs, time, hardware."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rmt.experiments.cells import WALL_SECONDS
+from rmt.experiments.comparison import ComparedRow, Record
+from rmt.experiments.paper import PublishedRow, exhibit_rows
+from rmt.train.folder import is_number
+
+Exhibits = Mapping[str, Sequence[ComparedRow]]
+MOST_BUDGETS = 4  # that are told one by one
+
+
+class Budget(NamedTuple):
+    """Updates, of how much each, by which recipe."""
+
+    updates: int
+    batch: int
+    recipe: str
+    is_text: bool
+
+    def __str__(self) -> str:
+        lanes = f" of {self.batch:,} {'lanes' if self.is_text else 'sequences'}" if self.batch else ""
+        return f"{self.updates:,} update{'s' * (self.updates != 1)}{lanes}, recipe {self.recipe}"
+
+
+class DeviceTime(NamedTuple):
+    """Seconds on a device; not whole where a record counts its trainings only."""
+
+    seconds: float
+    is_whole: bool
+
+    def __str__(self) -> str:
+        return duration(self.seconds) if self.is_whole else f"≥ {duration(self.seconds)} (trainings only)"
+
+
+def budget_of(row: ComparedRow) -> Budget:
+    batch = row.settings("train").get("batch", 0)
+    return Budget(row.updates, batch, row.recipe, not row.segments)
+
+
+def budgets(rows: Iterable[ComparedRow]) -> str:
+    """The budgets of rows, the usual first, each with the tasks that had it where they differ."""
+    tasks: dict[Budget, list[str]] = defaultdict(list)
+    for row in rows:
+        tasks[budget_of(row)].append(row.task)
+    usual = sorted(tasks, key=lambda budget: -len(tasks[budget]))
+    if len(usual) == 1:
+        return str(usual[0])
+    if len(usual) > MOST_BUDGETS:
+        return f"mostly {usual[0]}; in all {ranged(usual)}"
+    return "; ".join(f"{budget} ({', '.join(dict.fromkeys(tasks[budget]))})" for budget in usual)
+
+
+def ranged(budgets: Sequence[Budget]) -> str:
+    """Many budgets in few words."""
+    batches = between(budget.batch for budget in budgets if budget.batch)
+    return f"{between(budget.updates for budget in budgets)} updates" + (f" of {batches}" if batches else "")
+
+
+def papers_budget(rows: Iterable[PublishedRow]) -> str:
+    """Updates and batches of the paper's own rows; nothing where they are not known."""
+    known = [row for row in rows if row.steps]
+    if not known:
+        return ""
+    batches = between(row.batch for row in known if row.batch)
+    return f"the paper: {between(row.steps for row in known)} updates" + (f" of {batches}" if batches else "")
+
+
+def between(numbers: Iterable[int]) -> str:
+    known = sorted(set(numbers))
+    if not known:
+        return ""
+    return f"{known[0]:,}" if len(known) == 1 else f"{known[0]:,} to {known[-1]:,}"
+
+
+def exhibit_budget(name: str, rows: Sequence[ComparedRow]) -> str:
+    """A sentence below the title of a figure or table."""
+    parts = (budgets(rows), papers_budget(exhibit_rows(name)))
+    devices = names((run for row in rows for run in row.runs), "device")
+    return f"{'; '.join(filter(None, parts))}. Device time {device_time(records_of(rows))}, on {devices}."
+
+
+def summary(exhibits: Exhibits) -> str:
+    """A paragraph on all cells: how many, how long, on what, from which source."""
+    rows = each_once(exhibits)
+    runs = [run for row in rows for run in row.runs]
+    trials = sum(map(further_trials, rows))
+    tried = f" and {counted(trials, 'further trial')} of learning rates" if trials else ""
+    published = papers_budget(line for name in exhibits for line in exhibit_rows(name))
+    return (
+        f"{counted(len(rows), 'cell')} with {counted(len(runs), 'run')}{tried}: {budgets(rows)}"
+        f"{f'; {published}' if published else ''}. Device time {device_time(records_of(rows))}, "
+        f"on {names(runs, 'device')}; source {names(runs, 'source')}."
+    )
+
+
+def further_trials(row: ComparedRow) -> int:
+    """Trials of rates beside the runs: that of the chosen rate is the run of seed 0, where it is as long."""
+    trials = len(row.record["trials"])
+    return trials - (trials > 0 and not row.record["cell"]["trial_steps"])
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def each_once(exhibits: Exhibits) -> list[ComparedRow]:
+    """The rows of all figures and tables, each cell once."""
+    return list({row.name: row for rows in exhibits.values() for row in rows}.values())
+
+
+def records_of(rows: Iterable[ComparedRow]) -> list[Record]:
+    return [row.record for row in rows]
+
+
+def names(runs: Iterable[Mapping[str, Any]], name: str) -> str:
+    return ", ".join(sorted({str(run[name]) for run in runs}))
+
+
+def device_time(records: Iterable[Record]) -> DeviceTime:
+    """All time on the device, as far as it was measured."""
+    times = [time_of(record) for record in records]
+    return DeviceTime(sum(time.seconds for time in times), all(time.is_whole for time in times))
+
+
+def time_of(record: Record) -> DeviceTime:
+    """A cell's time. Old records have only that of runs, and seeds of a stack the whole stack's each."""
+    wall = record.get(WALL_SECONDS)
+    if wall is not None and is_number(wall) and wall >= 0:
+        return DeviceTime(float(wall), True)
+    return DeviceTime(float(sum({run["seconds"] for run in record["runs"]})), False)
+
+
+def duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return f"{seconds:,.0f} s"
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def cost_lines(exhibits: Exhibits, titles: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """What each figure cost: cells, runs, device time, device, source; in all, each cell once."""
+    for name, rows in exhibits.items():
+        yield cost_line(titles[name], rows)
+    if len(exhibits) > 1:
+        yield cost_line("all, each cell once", each_once(exhibits))
+
+
+def cost_line(title: str, rows: Sequence[ComparedRow]) -> tuple[str, ...]:
+    runs = [run for row in rows for run in row.runs]
+    time = str(device_time(records_of(rows)))
+    return title, str(len(rows)), str(len(runs)), time, names(runs, "device"), names(runs, "source")

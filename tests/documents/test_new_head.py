@@ -1,0 +1,59 @@
+"""A checkpoint with a head for other labels gets a new one; what does not fit elsewhere is an error."""
+
+import pytest
+import transformers
+from safetensors.torch import load_file, save_file
+
+from rmt.documents.pretrained import PretrainedSource
+from rmt.documents.tuned import with_new_head
+from rmt.errors import ConfigError
+from tests.documents.tiny import tiny_finetune, write_backbone, write_documents
+from tests.hf.tokens import tokenizer
+from tests.hf.zoo import plain
+
+
+def saved(folder, name, head, **settings):
+    """A folder with a tiny model."""
+    model = plain(name, head, vocab_size=len(tokenizer()), **settings).float()
+    model.save_pretrained(folder)
+    return PretrainedSource("backbone", str(folder))
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "roberta"])
+@pytest.mark.parametrize("labels", [1, 2, 3])
+def test_a_head_for_other_labels_is_made_anew(name, labels, tmp_path, caplog):
+    source = saved(tmp_path, name, "ForSequenceClassification", num_labels=2)
+    auto = transformers.AutoModelForSequenceClassification
+    with caplog.at_level("INFO"):
+        model = with_new_head(source, auto, {"num_labels": labels})
+    is_new = f"the head of {tmp_path} has 2 labels, so a new one is learned" in caplog.messages
+    assert (model.num_labels, is_new) == (labels, labels != 2)
+    assert all(bool(weight.isfinite().all()) for weight in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "auto", "part"),
+    [
+        ("bert", "Model", "AutoModelForSequenceClassification", "intermediate.dense.weight"),
+        ("bert", "ForSequenceClassification", "AutoModelForSequenceClassification", "query.weight"),
+        ("t5", "ForConditionalGeneration", "AutoModelForSeq2SeqLM", "block.0.layer.0.SelfAttention.q"),
+    ],
+)
+def test_weights_of_another_shape_elsewhere_are_refused(name, head, auto, part, tmp_path):
+    source = saved(tmp_path, name, head)
+    file = tmp_path / "model.safetensors"
+    weights = load_file(file)
+    key = next(key for key in weights if part in key)
+    save_file({**weights, key: weights[key][:3].contiguous()}, file, metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=rf"cannot be loaded \(.*{part}.* has the shape \(3, 16\), not"):
+        with_new_head(source, getattr(transformers, auto), {})
+
+
+def test_a_run_learns_from_a_checkpoint_with_other_labels(tmp_path, caplog):
+    write_backbone(tmp_path)
+    saved(tmp_path / "bert", "bert", "ForSequenceClassification", num_labels=3)
+    write_documents(tmp_path / "documents.jsonl")
+    with caplog.at_level("INFO"):
+        result = tiny_finetune(tmp_path, "run", epochs=0.5)
+    assert result["labels"] == ["bad", "good"]
+    assert "has 3 labels, so a new one is learned" in caplog.text
