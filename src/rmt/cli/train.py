@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import mean, stdev
@@ -18,7 +18,6 @@ from rmt.cli.training import (
     require_trusted_classes,
 )
 from rmt.config import by_name
-from rmt.core.config import MemoryConfig
 from rmt.errors import ConfigError
 from rmt.location import trusting
 from rmt.stopping import Stopped
@@ -63,7 +62,6 @@ def main(argv: Sequence[str]) -> int:
 
     refuse_settings_of_another(invocation)
     config = resolve(invocation.settings)
-    refuse_needless_kind(invocation.settings, config)
     if invocation.printed(config):
         return 0
     return (
@@ -71,15 +69,6 @@ def main(argv: Sequence[str]) -> int:
         if invocation.options.seeds == 1
         else train_many(config, invocation.options)
     )
-
-
-def refuse_needless_kind(named: Mapping[str, Any], config: RunConfig) -> None:
-    """Raise for a kind of memory that was named for a model without memory."""
-    kind = named.get("model", {}).get("memory", {}).get("kind", MemoryConfig().kind)
-    if kind != MemoryConfig().kind and not config.model.memory.size:
-        raise ConfigError(
-            f"model.memory.kind={kind} has no effect: the {config.preset} model has no memory; leave it out"
-        )
 
 
 def train_one(config: RunConfig, options: RunFolderOptions) -> int:

@@ -10,7 +10,6 @@ import torch
 
 from rmt.core.model import SegmentModel
 from rmt.errors import CheckpointError, DataError, shown
-from rmt.experiments.run import TASK_FILE
 from rmt.experiments.run_data import FROM_A_COPY, data_path, run_task, run_tokenizer, task_record
 from rmt.location import require_trust
 from rmt.precision import AskedPrecision, Precision, precision_of, weight_format
@@ -19,7 +18,7 @@ from rmt.text.tokenizer import has_tokenizer
 from rmt.train.checkpoint import load, run_folder
 from rmt.train.config import RunConfig
 from rmt.train.device import device_of
-from rmt.train.stored import load_config
+from rmt.train.stored import TASK_FILE, load_config
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from typing import Any, TypeGuard
 from rmt.analysis.curves import CurveSheet, PlottedRun, Points, chart
 from rmt.errors import ConfigError
 from rmt.experiments.listed import ABSENT, ListedRun, by_setting, label, spelled, telling
-from rmt.experiments.run import TASK_FILE
 from rmt.jsonfile import parse_json
 from rmt.seal import NotWhole, load_record
 from rmt.train.log import METRICS_FILE
 from rmt.train.names import short_name
 from rmt.train.probe import MemoryProbe
+from rmt.train.stored import TASK_FILE
 
 LOSS = "training loss"
 MOST_BORDERS = 4  # charts of one quantity: the first border, the last, and some between

@@ -110,6 +110,7 @@ PAPER_SIZES: dict[str, Settings] = {
 }
 # what a setting needs to have an effect
 NEEDS = {
+    ("memory", "kind"): ("memory",),
     ("memory", "init"): ("memory",),
     ("memory", "write"): ("memory",),
     ("memory", "recurrent"): ("memory",),

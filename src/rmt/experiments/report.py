@@ -222,7 +222,7 @@ def spread(values: list[float], seeds: int, form: str = ".4f") -> str:
     if len(values) == 1:
         return f"{values[0]:{form}} (1 seed)"
     mean, deviation = statistics.mean(values), statistics.stdev(values)
-    return f"{mean:{form}} ± {deviation:{form}}, least {min(values):{form}} ({seeds} seeds)"
+    return f"{mean:{form}} ± {deviation:{form}}, least {min(values):{form}} ({seeds} seed{'s' * (seeds > 1)})"
 
 
 def whole(values: list[float]) -> str:

@@ -25,9 +25,8 @@ from rmt.train.folder import REMEDY, delete_written, load_result, other_run, pre
 from rmt.train.log import Clock
 from rmt.train.loop import Loop, Observer
 from rmt.train.processes import all_needed, is_first
-from rmt.train.stored import load_config
+from rmt.train.stored import TASK_FILE, load_config
 
-TASK_FILE = "task.json"  # what the task says of itself, for whoever has the run folder and no task
 WRITTEN = (
     "checkpoints",
     "result.json",

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from rmt.errors import ConfigError, DataError
-from rmt.experiments.run import TASK_FILE
 from rmt.seal import NotWhole, checksum, load_record
 from rmt.tasks.registry import task_class
 from rmt.tasks.task import Task
@@ -25,6 +24,7 @@ from rmt.text.tokenizer import has_tokenizer, load_tokenizer, tokenizer_file
 from rmt.text.vocabulary import KINDS
 from rmt.train.checkpoint import data_fingerprint
 from rmt.train.config import RunConfig, TaskConfig, build_task
+from rmt.train.stored import TASK_FILE
 
 FROM_A_COPY = "copy it from another copy of the run"
 
