@@ -140,8 +140,20 @@ def documents() -> Iterator[ResultRow]:
     yield ResultRow("Hyperpartisan news, F1, MiniLM", values)
 
 
+def novels() -> Iterator[ResultRow]:
+    """A small pretrained decoder on a novel: memory beside a cache, the cache alone, plain windows."""
+    names = {"rmt": "carried", "transformer_xl": "cache", "baseline": "plain"}
+    tested = [
+        run["metrics"]["test"]
+        for run in results("pretrained-decoders")
+        if run["config"]["backbone"] == "stories15M" and "cache" in run["metrics"]["test"]
+    ]
+    values = {model: [perplexities[name] for perplexities in tested] for model, name in names.items()}
+    yield ResultRow("Moby Dick by a pretrained decoder, perplexity", values, sign=-1)
+
+
 def rows() -> list[ResultRow]:
-    return [*algorithmic(), *questions(), *texts(), *documents()]
+    return [*algorithmic(), *questions(), *texts(), *documents(), *novels()]
 
 
 def table(shown: Sequence[ResultRow]) -> str:
