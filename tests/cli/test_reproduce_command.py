@@ -132,12 +132,54 @@ def test_runs_beside_cells_are_reported_too(capsys, copies):
     assert both.out.rstrip().endswith(rmt(capsys, "report runs/alone").out.rstrip())
 
 
-def test_records_of_other_cells_finish_none(capsys, copies):
+def test_records_of_other_cells_finish_none_and_that_is_said(capsys, copies):
     other = copies[0].over({"train": {"steps": 5}})
     Path("elsewhere.jsonl").write_text(json.dumps(made_record(other, [0.75])) + "\n")
     answer = rmt(capsys, "reproduce figure-3 --records elsewhere.jsonl --seconds 0 --out runs")
     assert "elsewhere.jsonl: 0 of 2 cells are finished" in answer.out
+    assert "elsewhere.jsonl has none of the 2 cells as they are planned" in answer.err
     assert not Path("runs/first").exists()
+
+
+@pytest.mark.parametrize("path", ["nowhere", "nowhere.jsonl", "empty.jsonl", "empty"])
+def test_records_that_are_none_are_refused(capsys, copies, path):
+    Path("empty").mkdir()
+    Path("empty.jsonl").write_text("")
+    answer = rmt(capsys, f"reproduce figure-3 --records {path} --out runs")
+    assert (answer.code, answer.out) == (2, "")
+    assert f"records='{path}' holds no cells; name a file that" in answer.err
+
+
+def test_of_two_records_of_a_cell_the_fuller_one_counts(capsys, copies):
+    copies[0] = copies[0].replaced(seeds=2)
+    lines = [made_record(copies[0], [0.75, 0.5]), made_record(copies[0], [0.25])]
+    Path("elsewhere.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    suites.plan = lambda order: Ordered(copies, {})
+    out = rmt(capsys, "reproduce figure-3 --only first --records elsewhere.jsonl --out runs").out
+    assert "elsewhere.jsonl: 1 of 1 cells are finished" in out
+    assert json.loads(Path("runs/first/cell.json").read_text())["runs"][0]["value"] == 0.75
+
+
+def test_a_plan_of_more_seeds_has_those_that_are_missing(capsys, copies):
+    copies[0] = copies[0].replaced(seeds=3, rates=(0.01, 0.02))
+    Path("elsewhere.jsonl").write_text(json.dumps(made_record(copies[0], [0.75, 0.5])) + "\n")
+    suites.plan = lambda order: Ordered(copies, {})
+    plan = "reproduce figure-3 --only first --records elsewhere.jsonl --dry_run --device cpu"
+    assert rmt(capsys, plan).out.startswith("first  1 seed, 4 updates, ")
+
+
+def test_a_record_at_another_rate_than_seeds_that_were_begun_here_is_not_taken(capsys, copies):
+    copies[0] = copies[0].replaced(seeds=2, rates=(0.01, 0.02))
+    suites.plan = lambda order: Ordered(copies, {})
+    command = "reproduce figure-3 --only first --device cpu --out runs"
+    assert rmt(capsys, command).code == 0
+    here = json.loads(Path("runs/first/cell.json").read_text())
+    Path("runs/first/cell.json").unlink()
+    other = made_record(copies[0], [0.75]) | {"rate": 0.02 if here["rate"] == 0.01 else 0.01}
+    Path("elsewhere.jsonl").write_text(json.dumps(other) + "\n")
+    answer = rmt(capsys, f"{command} --records elsewhere.jsonl")
+    assert answer.code == 0, answer.out
+    assert json.loads(Path("runs/first/cell.json").read_text())["runs"] == here["runs"]
 
 
 def test_what_a_record_has_of_a_cell_is_not_trained_again_when_more_seeds_are_wanted(capsys, copies):

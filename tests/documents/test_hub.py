@@ -1,12 +1,14 @@
 """A backbone that is no folder: the hub is asked once, and where it does not answer, that is one line."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 import transformers
 
@@ -51,6 +53,22 @@ def test_a_folder_never_asks_the_hub(asked, tmp_path):
     with pytest.raises(ConfigError):
         PretrainedSource("backbone", str(tmp_path)).config()
     assert asked == []
+
+
+def test_a_model_that_was_loaded_before_comes_without_the_hub_at_once(asked, monkeypatch, tmp_path):
+    cached = tmp_path / "models--some--model"
+    shutil.copytree(write_backbone(tmp_path), cached / "snapshots" / "abc")
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("abc")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it is asked again and again"))
+    source = PretrainedSource("backbone", "some/model")
+    assert source.config().model_type == "bert"
+    times = len(asked)
+    source.load(transformers.AutoModel)
+    tokenizer = source.load(transformers.AutoTokenizer)
+    assert len(asked) == times
+    assert "adapter_kwargs" not in tokenizer.init_kwargs
 
 
 @pytest.mark.parametrize("command", ["info nofolder", "finetune documents.jsonl --backbone nofolder"])

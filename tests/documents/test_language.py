@@ -94,6 +94,21 @@ def test_a_line_of_the_log_is_the_mean_since_the_line_before_also_of_a_killed_ru
     assert means == {last: sum(each[step] for step in steps) / len(steps) for last, steps in spans.items()}
 
 
+def test_a_restart_trains_what_memory_is_compared_with_anew(home, tmp_path):
+    class KilledInPlain(FinetuneWatcher):
+        def evaluated(self, record):
+            if record["arm"] == "plain":
+                raise Killed
+
+    torch.set_default_dtype(torch.float32)
+    with pytest.raises(Killed):
+        tune_language(config_of(home, compare="plain"), tmp_path / "run", KilledInPlain())
+    config = config_of(home, compare="plain", lr=0.03)
+    again, _ = tune_language(config, tmp_path / "run", FinetuneWatcher(), restart=True)
+    fresh, _ = tune_language(config, tmp_path / "fresh", FinetuneWatcher())
+    assert again["metrics"] == fresh["metrics"]
+
+
 def losses_of(folder):
     """The losses in a log, by their steps."""
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())

@@ -11,6 +11,8 @@ from tests.documents.tiny import tiny_finetune, write_backbone, write_documents
 from tests.hf.tokens import tokenizer
 from tests.hf.zoo import plain
 
+GOES_ON = "it goes on with"
+
 
 def saved(folder, name, head, **settings):
     """A folder with a tiny model."""
@@ -29,6 +31,32 @@ def test_a_head_for_other_labels_is_made_anew(name, labels, tmp_path, caplog):
     is_new = f"the head of {tmp_path} has 2 labels, so a new one is learned" in caplog.messages
     assert (model.num_labels, is_new) == (labels, labels != 2)
     assert all(bool(weight.isfinite().all()) for weight in model.parameters())
+
+
+@pytest.mark.parametrize("labels", ["xyz", "abc", "LABEL"])
+def test_a_head_that_goes_on_with_labels_of_other_names_says_so(labels, tmp_path, caplog):
+    stored = {} if labels == "LABEL" else {"id2label": dict(enumerate("abc"))}
+    source = saved(tmp_path, "bert", "ForSequenceClassification", num_labels=3, **stored)
+    options = {"num_labels": 3, "id2label": dict(enumerate("abc" if labels == "abc" else "xyz"))}
+    with caplog.at_level("INFO"):
+        with_new_head(source, transformers.AutoModelForSequenceClassification, options)
+    old = ", ".join(stored.get("id2label", {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}).values())
+    said = f"the head of {tmp_path} has labels {old}; it goes on with x, y, z"
+    assert [line for line in caplog.messages if GOES_ON in line] == ([] if labels == "abc" else [said])
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "auto"),
+    [
+        ("bert", "Model", "AutoModelForSequenceClassification"),
+        ("t5", "ForConditionalGeneration", "AutoModelForSeq2SeqLM"),
+    ],
+)
+def test_a_backbone_without_a_head_for_labels_has_none_to_tell_of(name, head, auto, tmp_path, caplog):
+    options = {"num_labels": 2, "id2label": dict(enumerate("xy"))}
+    with caplog.at_level("INFO"):
+        with_new_head(saved(tmp_path, name, head), getattr(transformers, auto), options)
+    assert GOES_ON not in caplog.text
 
 
 @pytest.mark.parametrize(

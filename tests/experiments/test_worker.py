@@ -108,12 +108,38 @@ def test_more_seeds_of_a_record_without_its_runs_have_its_rate(tmp_path):
     assert outcome["wall_seconds"] > former["wall_seconds"]
 
 
-def test_a_record_has_the_seconds_of_the_stretches_before_it(tmp_path):
-    cell = echo_cell("first")
+@pytest.mark.parametrize(
+    ("stretch", "least"),
+    [
+        ({"runs": 0, "wall_seconds": 1000.0}, 1000),
+        ({"runs": 3, "wall_seconds": 1000.0}, 0),  # of the time before a record that is not there any more
+        ({"runs": 0, "wall_seconds": None}, None),  # its worker was killed
+    ],
+    ids=["stopped", "stale", "killed"],
+)
+def test_a_record_has_the_seconds_of_the_stretches_before_it_unless_one_was_killed(tmp_path, stretch, least):
     (tmp_path / "first").mkdir()
-    (tmp_path / "first/seconds.json").write_text('{"wall_seconds": 1000.0}')
-    assert 1000 < work(tmp_path, cell)["wall_seconds"] < 2000
+    (tmp_path / "first/seconds.json").write_text(json.dumps(stretch))
+    seconds = work(tmp_path, echo_cell("first")).get("wall_seconds")
+    assert (seconds is None) == (least is None)
+    assert seconds is None or least < seconds < least + 900
     assert not (tmp_path / "first/seconds.json").exists()
+
+
+def test_more_seeds_of_a_record_that_does_not_say_its_seconds_do_not_say_theirs(tmp_path):
+    former = work(tmp_path, echo_cell("first"))
+    del former["wall_seconds"], former["sha256"]
+    (tmp_path / "first/cell.json").write_text(json.dumps(former))
+    assert "wall_seconds" not in work(tmp_path, echo_cell("first", seeds=2))
+
+
+def test_a_killed_worker_leaves_word_that_its_seconds_are_not_known(tmp_path):
+    cell = echo_cell("first", {"train": {"steps": 500, "save_every": 2}})
+    worker = ForkedJob([], write_cell(cell, tmp_path), {})
+    while not (tmp_path / "first/seed-0/checkpoints/last").exists() and not worker.ended():
+        time.sleep(0.01)
+    worker.kill()
+    assert json.loads((tmp_path / "first/seconds.json").read_text())["wall_seconds"] is None
 
 
 def test_a_stopped_cell_writes_down_how_long_it_took(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from itertools import islice
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -80,6 +81,23 @@ def test_a_text_of_several_tokens_ends_generation():
     stop = "".join(chr(ord("a") + token) for token in tokens[5:8])
     place = next(place for place in range(20) if tokens[place : place + 3] == tokens[5:8])
     assert [int(token) for token in found.generate(20, seed=2, stop=stop)] == tokens[: place + 3]
+
+
+@pytest.mark.parametrize("kind", [np.int64, torch.tensor, lambda token: [np.int64(token)]])
+def test_a_stop_token_is_an_integer_of_any_kind(kind):
+    model = build(configuration("rmt"))
+    token = next(started(model).generate(1, seed=1)).tolist()[0]
+    ends, expected = (
+        [tokens.tolist() for tokens in started(model).generate(9, seed=1, stop=stop)]
+        for stop in (kind(token), token)
+    )
+    assert ends == expected
+
+
+@pytest.mark.parametrize("stop", [1.0, [1.5]], ids=str)
+def test_an_ending_that_is_neither_a_text_nor_an_integer_is_refused(stop):
+    with pytest.raises(ConfigError, match=r"stop=.* is neither a token id nor a text; name one, or several"):
+        started(build(configuration("rmt"))).generate(2, stop=stop)
 
 
 def started(model: rmt.SegmentModel) -> Session:

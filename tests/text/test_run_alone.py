@@ -123,7 +123,7 @@ def test_a_run_of_memory_qa_needs_its_novels_only_to_be_measured(tmp_path, monke
     assert (before.code, measured.code) == (0, 0)
     shutil.move(data, tmp_path / "elsewhere")
     assert rmt(capsys, generate) == before
-    assert "are not there any more" in rmt(capsys, "evaluate run --json --samples 4").err
+    assert "data='data' does not exist; say where" in rmt(capsys, "evaluate run --json --samples 4").err
     assert rmt(capsys, "evaluate run --json --samples 4 --data elsewhere") == measured
     with next((tmp_path / "elsewhere" / "books").iterdir()).open("a") as novel:
         novel.write("the end\n")
@@ -300,9 +300,7 @@ def test_an_evaluation_says_where_the_data_are_not_and_takes_where_they_are(home
     expected = json.loads((home / "bytes" / "result.json").read_text())["metrics"]
     code, _, err = rmt(capsys, "evaluate bytes --json")
     assert (code, err.count("\n")) == (2, 1)
-    assert (
-        "the data of this run, 'book.txt', are not there any more; say where they are now with --data" in err
-    )
+    assert "data='book.txt' does not exist; say where the data of this run are now with --data PATH" in err
     result = rmt(capsys, f"evaluate bytes --json --data {home / 'book.txt'}")
     assert (result.code, result.err) == (0, "")
     assert json.loads(result.out) == pytest.approx(expected)
@@ -342,7 +340,7 @@ def test_data_that_are_nowhere_are_named_as_they_were_given(away, capsys):
     code, _, err = rmt(capsys, "evaluate bytes --data nowhere.txt")
     assert (code, err) == (
         2,
-        "rmt: data='nowhere.txt' does not exist; say where the data of this run are now\n",
+        "rmt: data='nowhere.txt' does not exist; say where the data of this run are now with --data PATH\n",
     )
 
 
@@ -410,6 +408,8 @@ def test_a_run_of_the_release_before_opens_where_its_text_is_and_says_so(tmp_pat
     assert code == 0, err
     assert "text-rmt has no tokenizer of its own (release 0.1.0 stored none): taken from tale.txt" in err
     Path("tale.txt").rename("other.txt")
+    assert rmt(capsys, f"stream text-rmt other.txt {STREAM}").code == 0  # what was prepared is there
+    shutil.rmtree("data")
     code, _, gone = rmt(capsys, f"stream text-rmt other.txt {STREAM}")
     assert (code, gone.count("\n")) == (2, 1)
     assert "its data, 'tale.txt', are not there or have changed; put back the very data" in gone

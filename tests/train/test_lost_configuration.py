@@ -41,6 +41,11 @@ def test_nothing_goes_on_where_the_configuration_is_lost(lost):
     assert content(lost) == before
 
 
+def test_seeds_are_not_trained_beside_what_is_left_of_a_single_run(lost):
+    with pytest.raises(ConfigError, match="holds a single run; name another --out for many seeds"):
+        train_seeds(tiny(), lost, [Watcher(), Watcher()])
+
+
 def test_a_result_alone_is_of_a_run_too(lost, stopped):
     with pytest.raises(ConfigError, match=LOST):
         train(tiny(), lost, Watcher())

@@ -71,6 +71,7 @@ def get(options: GetOptions) -> int:
 
 def prepare(options: PrepareOptions) -> int:
     from rmt.text.corpora import find_source
+    from rmt.text.places import prepare_usual, usual_folder
     from rmt.text.prepare import prepare_corpus
 
     tokens: str | None = options.tokens
@@ -83,8 +84,9 @@ def prepare(options: PrepareOptions) -> int:
                 )
         tokens, vocabulary = "tokenizer", options.tokenizer
     source = find_source(options.source, tokens, path(options.path))
-    out = Path(options.out or f"data/{source.name}-{source.tokens}")
-    show(prepare_corpus(source, out, path(vocabulary), options.force))
+    prepare_in = prepare_usual if options.out is None else prepare_corpus
+    out = path(options.out) or usual_folder(source)
+    show(prepare_in(source, out, path(vocabulary), options.force))
     return 0
 
 

@@ -85,13 +85,15 @@ def main(argv: Sequence[str]) -> int:
     cells = [cell.over({"device": options.device}) for cell in chosen(ordered.cells, options.only)]
     refuse_other_settings(cells, folder)
     records = records_of(cells, Path(options.records)) if options.records else {}
+    if options.records and not records:
+        warn(f"{options.records} has none of the {len(cells)} cells as they are planned")
     left = unfinished(cells, folder, records)
     if left and not options.dry_run:
         require_device(options)
     for name, reason in ordered.left_out.items():
         print(f"{name} is left out: {reason}")
     if options.dry_run:
-        print_left(left, len(cells), options)
+        print_left([remaining(cell, folder, records) for cell in left], len(cells), options)
         return 0
     write_text(cells, folder)
     take_up(cells, folder, records)
@@ -132,6 +134,14 @@ def unfinished(
     return [
         cell for cell in cells if not is_of(records.get(cell.name, {}), cell) and not record_of(cell, folder)
     ]
+
+
+def remaining(cell: PlannedCell, folder: Path, records: dict[str, dict[str, Any]]) -> PlannedCell:
+    """A cell with the seeds that it has no runs of: where it has some, its rate is chosen."""
+    from rmt.experiments.cells import recorded_so_far, seeds_of
+
+    done = max(map(seeds_of, (recorded_so_far(cell, folder), records.get(cell.name, {}))))
+    return cell.replaced(rates=(), trial_steps=0, seeds=cell.seeds - done) if done else cell
 
 
 def require_device(options: ReproduceOptions) -> None:

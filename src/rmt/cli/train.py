@@ -101,7 +101,8 @@ def train_many(config: RunConfig, options: RunFolderOptions) -> int:
     """Seeds at once; ends with a line for each and one for all."""
     from rmt.cli.progress import observers
     from rmt.experiments.naming import default_folder
-    from rmt.experiments.run import seed_folder, train_seeds
+    from rmt.experiments.run import train_seeds
+    from rmt.train.folder import seed_folder
     from rmt.train.trackers import tracked
 
     folder = Path(options.out or default_folder(config, "", f"seed-{config.seed}"))

@@ -256,9 +256,9 @@ def refuse_difference(stored: Mapping[str, Any], current: Mapping[str, Any], fol
             raise other_run(folder, name, former, current.get(name), go_on)
 
 
-def discard(folder: Path) -> None:
+def discard(folder: Path, besides: Sequence[str] = ()) -> None:
     """Delete what a run of `rmt finetune` wrote."""
-    delete_written(folder, WRITTEN, is_finetuning, kind="run of rmt finetune")
+    delete_written(folder, (*besides, *WRITTEN), is_finetuning, kind="run of rmt finetune")
 
 
 def is_finetuning(folder: Path) -> bool:

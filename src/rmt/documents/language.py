@@ -13,7 +13,7 @@ from torch import Tensor
 from rmt.config import to_dict
 from rmt.documents.finetune import discard, refuse_difference
 from rmt.documents.job import FinetuneObserver
-from rmt.documents.language_arms import Arm, PretrainedDecoder, load_decoder
+from rmt.documents.language_arms import OTHERS, Arm, PretrainedDecoder, load_decoder
 from rmt.documents.language_config import LanguageConfig
 from rmt.documents.language_test import Carry, cache_alone, everything, nothing, perplexity_of
 from rmt.documents.language_text import load_language_text
@@ -26,7 +26,7 @@ from rmt.store import whole_folder, write_json
 from rmt.train.checkpoint import system_errors
 from rmt.train.device import device_name, device_of, precision_to_train
 from rmt.train.folder import load_result, prepared
-from rmt.train.log import environment
+from rmt.train.log import METRICS_FILE, environment
 
 TARGETS = (
     "all-linear"  # matrices that have LoRA beside them: a text of another kind needs more than attention
@@ -44,8 +44,13 @@ def tune_language(
         if result := load_result(folder):
             return result, True
     run = LanguageRun(config, folder, observer)
-    with prepared(folder, config, discard if restart else None):
+    with prepared(folder, config, discard_run if restart else None):
         return run.result(), False
+
+
+def discard_run(folder: Path) -> None:
+    """Delete what a run wrote, its other arms' trainings, too."""
+    discard(folder, tuple(f"{arm}/{part}" for arm in OTHERS for part in ("checkpoints", METRICS_FILE)))
 
 
 class TrainedArm(NamedTuple):

@@ -17,6 +17,8 @@ from rmt.hf.families import FAMILIES, Family, limit_of
 from rmt.hf.layer_cache import learned_positions
 from rmt.hf.settings import usual_sink
 
+OTHERS = ("cache", "plain", "full_attention")  # what memory is compared with
+
 
 class Arm(NamedTuple):
     """A way to encode a text, with its own training."""

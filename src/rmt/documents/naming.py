@@ -9,6 +9,7 @@ from rmt.documents.config import FinetuneConfig
 from rmt.documents.language_config import LanguageConfig
 from rmt.documents.stored import load_settings
 from rmt.errors import RMTError
+from rmt.train.folder import seed_folder
 from rmt.train.names import suffix
 
 NAMED = {"data", "backbone", "segments", "memory", "seed"}  # they stand in every name
@@ -32,7 +33,7 @@ def tuning_folder(config: AnyTuningConfig, seeds: int = 1) -> Path:
 def member_folder(top: Path, seed: int) -> Path:
     """Where one of many seeds lies in a command's folder; one that an earlier release made stays there."""
     former = top / f"seed_{seed}"
-    return former if former.is_dir() else top / f"seed-{seed}"
+    return former if former.is_dir() else seed_folder(top, seed)
 
 
 def plain_name(config: AnyTuningConfig) -> str:

@@ -31,7 +31,8 @@ class PretrainedSource(NamedTuple):
         """What one of the Auto classes loads from here; code of its own runs only where it is trusted."""
         options["trust_remote_code"] = trusts()
         if not Path(self.name).exists() and not hub_answers(self.name):
-            options["local_files_only"] = True  # what was loaded before may still be here
+            local = {"local_files_only": True}  # what was loaded before may still be here
+            options |= {**local, "adapter_kwargs": local} if auto.__name__.startswith("AutoModel") else local
         return self.call_reporting_errors(auto.from_pretrained, self.name, **options)
 
     def call_reporting_errors(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:

@@ -24,6 +24,7 @@ from rmt.yamlfile import load_yaml
 
 log = logging.getLogger(__name__)
 
+CLASSIFIER = "AutoModelForSequenceClassification"
 UNKNOWN_WORD = "zqxjkvzqxjkv"  # in no vocabulary
 
 
@@ -134,7 +135,17 @@ def with_new_head(source: PretrainedSource, auto: Any, options: dict[str, Any]) 
     if report["mismatched_keys"]:
         labels = source.config().num_labels
         log.info("the head of %s has %s labels, so a new one is learned", source.name, labels)
+    elif auto.__name__ == CLASSIFIER and not head & set(report["missing_keys"]):
+        tell_renamed(source, options.get("id2label", {}))
     return model
+
+
+def tell_renamed(source: PretrainedSource, labels: dict[int, str]) -> None:
+    """Say that a head that is kept knew its labels, if they have names now, by others."""
+    before = source.config().id2label
+    if labels and labels != before:
+        old, new = (", ".join(names[number] for number in sorted(names)) for names in (before, labels))
+        log.info("the head of %s has labels %s; it goes on with %s", source.name, old, new)
 
 
 def answering(model: Any, answer: str) -> Any:

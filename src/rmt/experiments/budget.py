@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rmt.experiments.cells import WALL_SECONDS
-from rmt.experiments.comparison import ComparedRow, Record
+from rmt.experiments.comparison import ComparedRow, Exhibits, Record
 from rmt.experiments.paper import PublishedRow, exhibit_rows
 from rmt.train.folder import is_number
 
-Exhibits = Mapping[str, Sequence[ComparedRow]]
 MOST_BUDGETS = 4  # that are told one by one
 
 

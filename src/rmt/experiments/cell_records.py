@@ -19,11 +19,12 @@ from rmt.location import require_trust
 from rmt.seal import load_record, sealed
 from rmt.store import write_json
 from rmt.train.config import RunConfig
-from rmt.train.folder import is_number
+from rmt.train.folder import is_number, seed_folder
 from rmt.train.stored import FORMER_PRECISION
+from rmt.yamlfile import load_yaml
 
-OF_DOCUMENTS = {"table-3"}  # what cells of rmt finetune are part of
-DOCUMENT_SETTINGS: dict[str, tuple[type, ...]] = {
+DOCUMENT_EXHIBITS = {"table-3"}  # what cells of rmt finetune are part of
+SHOWN_SETTINGS: dict[str, tuple[type, ...]] = {
     "backbone": (str,),
     "segments": (int,),
     "segment_length": (int, NoneType),
@@ -45,7 +46,8 @@ def records_in(path: Path) -> Iterator[tuple[Path, Record]]:
     if path.suffix == ".jsonl":
         yield from ((path, line) for line in lines_of(path) if is_cell(line))
         return
-    yield from ((file, load_record(file, REMEDY)) for file in sorted(path.rglob(RECORD)))
+    files = [path] if path.name == RECORD else sorted(path.rglob(RECORD))
+    yield from ((file, load_record(file, REMEDY)) for file in files)
 
 
 def written_cells(records: Iterable[Record]) -> str:
@@ -59,8 +61,8 @@ def take_up(cells: Iterable[PlannedCell], folder: Path, records: Mapping[str, Re
     What a record has is not trained again. It is said to be part of all figures that its cell is part of now.
     """
     for cell in cells:
-        here = recorded_so_far(cell, folder)
-        best = max(here, records.get(cell.name, {}), key=seeds_of)
+        here, other = recorded_so_far(cell, folder), records.get(cell.name, {})
+        best = max(here, {} if has_other_rate(cell, folder, other) else other, key=seeds_of)
         if not best:
             continue
         shown_in = dict.fromkeys((*(best["cell"].get("exhibits") or ()), *cell.exhibits))
@@ -70,10 +72,32 @@ def take_up(cells: Iterable[PlannedCell], folder: Path, records: Mapping[str, Re
             write_json(folder / cell.name / RECORD, sealed(record))
 
 
+def has_other_rate(cell: PlannedCell, folder: Path, record: Record) -> bool:
+    """Whether a seed that a record does not have was begun here, with a rate that was chosen here."""
+    seeds = (seed_folder(folder / cell.name, seed) for seed in range(seeds_of(record), cell.seeds))
+    configs = (load_yaml(run / "config.yaml") for run in seeds if (run / "config.yaml").exists())
+    return any(value_at(config, cell.rate_of) != record.get("rate") for config in configs if cell.rates)
+
+
+def value_at(settings: Any, name: str) -> Any:
+    """A setting by its dotted name; nothing where there is none."""
+    for part in name.split("."):
+        settings = settings.get(part) if isinstance(settings, Mapping) else None
+    return settings
+
+
 def records_of(cells: Iterable[PlannedCell], path: Path) -> dict[str, Record]:
-    """The records that `path` has of these cells, with any number of seeds, by their names."""
-    records = {record["cell"]["name"]: record for record in load_cells([path])}
-    return {cell.name: records[cell.name] for cell in cells if is_begun(records.get(cell.name, {}), cell)}
+    """The records that `path` has of these cells, with any number of seeds, by their names: the fullest."""
+    records = load_cells([path]) if path.exists() else []
+    if not records:
+        raise ConfigError(
+            f"records={str(path)!r} holds no cells; name a file that rmt report --records wrote"
+        )
+    begun = ((cell, record) for cell in cells for record in records if is_begun(record, cell))
+    fullest: dict[str, Record] = {}
+    for cell, record in begun:
+        fullest[cell.name] = max(fullest.get(cell.name, {}), record, key=seeds_of)
+    return fullest
 
 
 def shown_cell(record: Record, file: Path) -> Record:
@@ -99,7 +123,7 @@ def planned(cell: Any) -> PlannedCell:
 
 def reason_no_exhibits(cell: PlannedCell) -> str:
     """Why a cell is of no figure or table; nothing if it is of some."""
-    known = OF_DOCUMENTS if cell.command == "finetune" else CHARTS.keys() - OF_DOCUMENTS
+    known = DOCUMENT_EXHIBITS if cell.command == "finetune" else CHARTS.keys() - DOCUMENT_EXHIBITS
     other = sorted(set(cell.exhibits) - known)
     return f"cell.exhibits={shown(other[0])} is no figure or table of rmt {cell.command}" if other else ""
 
@@ -169,7 +193,7 @@ def shown_config(record: Record, cell: PlannedCell) -> dict[str, Any]:
         raise ConfigError(f"config={shown(config)} is no mapping")
     if cell.command == "train":
         return to_dict(from_dict(RunConfig, {"precision": FORMER_PRECISION, **config}))
-    for name, kinds in DOCUMENT_SETTINGS.items():
+    for name, kinds in SHOWN_SETTINGS.items():
         value = config.get(name)
         if name not in config or not isinstance(value, kinds) or isinstance(value, bool):
             raise ConfigError(f"config.{name}={shown(value)} is no {kinds[0].__name__}")

@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from rmt.experiments.comparable import pairs, trained_alike, tuned_alike, usual
-from rmt.experiments.comparison import ComparedRow
+from rmt.experiments.comparison import ComparedRow, Exhibits
 from rmt.experiments.evidence import (
     WORDS,
     Evidence,
-    Exhibits,
     Outcome,
     as_good,
     better,

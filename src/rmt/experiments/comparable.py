@@ -13,7 +13,7 @@ SETTINGS = (
     *("train.test_samples", "train.evaluate_cache"),
 )  # beside the sizes of the model
 OF_THE_MODEL = {"memory", "cache", "vocabulary"}  # what models differ in; the vocabulary follows from memory
-OF_DOCUMENTS = (
+COMPARED_SETTINGS = (
     *("data", "path", "task", "metric", "average", "positive", "folds"),
     *("lora", "epochs", "batch"),
 )
@@ -72,5 +72,5 @@ def same_budget(first: ComparedRow, second: ComparedRow) -> bool:
 
 def tuned_alike(first: ComparedRow, second: ComparedRow) -> bool:
     """Whether two rows are of one pretrained model, on the same documents."""
-    settings = [[row.record["config"].get(name) for name in OF_DOCUMENTS] for row in (first, second)]
+    settings = [[row.record["config"].get(name) for name in COMPARED_SETTINGS] for row in (first, second)]
     return first.model == second.model and settings[0] == settings[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,6 +120,9 @@ class ComparedRow(NamedTuple):
     def paths(self) -> list[str]:
         """The run folders behind its numbers, below that of the report."""
         return [f"{self.name}/{run['run']}" for run in self.runs]
+
+
+Exhibits = Mapping[str, Sequence[ComparedRow]]  # the rows of figures and tables, by their names
 
 
 def reference_of(row: PublishedRow) -> float | None:

@@ -15,7 +15,6 @@ should be equal, a task that some seeds solve.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from rmt.experiments.comparison import ComparedRow
@@ -26,7 +25,6 @@ NEAR = {1: 0.01, -1: 0.003}  # a lead above this makes better
 SIMILAR = {1: 0.02, -1: 0.01}  # a lead within this leaves as good; the paper underlines pairs .7 % apart
 SINGLE = {1: 0.05, -1: 0.01}  # deviation of one seed: three in four of the paper's rows deviate by less
 WORDS = {True: "shown", None: "undecided", False: "refuted"}
-Exhibits = Mapping[str, list[ComparedRow]]
 Outcome = bool | None  # shown, refuted, or none = undecided
 
 

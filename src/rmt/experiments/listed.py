@@ -20,7 +20,7 @@ from rmt.yamlfile import load_yaml
 
 EXPLORER = "explorer.html"  # what rmt attention leaves in a run folder
 INCIDENTALS = {*INCIDENTAL, *INCIDENTAL_OF_DOCUMENTS, "strategy"}  # what runs of one setting may differ in
-DOCUMENT_SETTINGS = ("data", "segment_length", "segments", "memory", "depth", "seed")
+LISTED_SETTINGS = ("data", "segment_length", "segments", "memory", "depth", "seed")
 SPEAKING = ("model", "data", "backbone")  # settings whose values speak for themselves
 ABSENT = "–"  # a setting that a run does not have
 
@@ -92,7 +92,7 @@ def listed_run(folder: Path) -> ListedRun:
 
 def documents_run(folder: Path, stored: dict[str, Any], result: dict[str, Any]) -> ListedRun:
     """A run of `rmt finetune`."""
-    for name in DOCUMENT_SETTINGS:
+    for name in LISTED_SETTINGS:
         if name not in stored:
             raise CheckpointError(f"its config.yaml is damaged: {name} is missing")
     return ListedRun(folder, load_settings(folder), result, result.get("steps") or saved_steps(folder))

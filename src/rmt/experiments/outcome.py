@@ -19,7 +19,7 @@ from rmt.train.config import RunConfig, build_task
 from rmt.train.device import device_of
 from rmt.train.divergence import Diverged
 from rmt.train.ensemble import require_stackable
-from rmt.train.folder import load_result
+from rmt.train.folder import load_result, seed_folder
 from rmt.train.log import MetricsLog
 
 CURVE_POINTS = 40  # of a run's validation that are kept
@@ -121,7 +121,7 @@ def seeds_trained(settings: Settings, folder: Path, seeds: range, new_observer: 
     if not seeds:
         return []
     config = resolve(merge(settings, {"seed": seeds[0]}))
-    folders = [folder / f"seed-{seed}" for seed in seeds]
+    folders = [seed_folder(folder, seed) for seed in seeds]
     if len(seeds) > 1 and is_stackable(config):
         train_seeds(config, folder, [new_observer() for _ in seeds])
         return folders

@@ -13,7 +13,7 @@ from rmt.experiments.labels import DASH, carried, how, hue, model_name, name_at_
 from rmt.experiments.paper import Number, Published, PublishedRow
 from rmt.experiments.tables import AT_EDGE, Fields, fields_of, note, number
 
-NEAR = 0.01  # a difference below this is shown as none
+UNCOLOURED = 0.01  # a difference below this has no colour
 MOST_OPEN = 6  # rows of the paper without a cell of ours that are not folded
 SEGMENTS = (
     "A segment asks as many tokens back, from its first, as it needs; a cache of c positions in segments "
@@ -161,7 +161,7 @@ def shown(value: float | None) -> str:
 
 def difference_css(row: ComparedRow) -> str:
     difference = row.difference
-    if difference is None or abs(difference) < max(NEAR, row.deviation):
+    if difference is None or abs(difference) < max(UNCOLOURED, row.deviation):
         return "none"
     return "good" if difference > 0 else "bad"
 

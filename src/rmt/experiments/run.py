@@ -21,7 +21,15 @@ from rmt.train.deterministic import deterministic
 from rmt.train.device import decided, device_of, precision_to_train
 from rmt.train.divergence import Diverged
 from rmt.train.ensemble import Ensemble, require_stackable
-from rmt.train.folder import REMEDY, delete_written, load_result, other_run, prepared
+from rmt.train.folder import (
+    REMEDY,
+    delete_written,
+    has_lost_configuration,
+    load_result,
+    other_run,
+    prepared,
+    seed_folder,
+)
 from rmt.train.log import Clock
 from rmt.train.loop import Loop, Observer
 from rmt.train.processes import all_needed, is_first
@@ -65,7 +73,7 @@ def train_seeds(
     Each has a run folder of its own, `folder`/seed-N, as if it were trained alone. In a curriculum each goes
     on when it has earned it, so they are trained one after the other.
     """
-    if (folder / "config.yaml").exists():
+    if (folder / "config.yaml").exists() or has_lost_configuration(folder):
         raise ConfigError(f"out={str(folder)!r} holds a single run; name another --out for many seeds")
     configs = [replace(config, seed=config.seed + number) for number in range(len(observers))]
     folders = [seed_folder(folder, seed_config.seed) for seed_config in configs]
@@ -80,8 +88,8 @@ def train_seeds(
             configs = settled_together(configs, folders, restart)
             results = [finished(*run, restart) for run in zip(configs, folders, strict=True)]
             loops = [
-                Loop(seed_config, seed_folder, observer, clock)
-                for seed_config, seed_folder, observer, result in zip(
+                Loop(seed_config, run_folder, observer, clock)
+                for seed_config, run_folder, observer, result in zip(
                     configs, folders, observers, results, strict=True
                 )
                 if not result
@@ -106,11 +114,6 @@ def train_in_turn(
     if diverged is not None:
         raise diverged
     return results
-
-
-def seed_folder(folder: Path, seed: int) -> Path:
-    """Where one of many seeds lies."""
-    return folder / f"seed-{seed}"
 
 
 def stored_precision(folder: Path, restart: bool) -> AskedPrecision:

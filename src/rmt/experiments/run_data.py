@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from rmt.errors import ConfigError, DataError
+from rmt.errors import ConfigError, DataError, RMTError
 from rmt.seal import NotWhole, checksum, load_record
 from rmt.tasks.registry import task_class
 from rmt.tasks.task import Task
@@ -67,8 +67,23 @@ def run_data(
 
 
 def run_task(folder: Path, config: RunConfig) -> Task:
-    """The task of a run, with the very data that it was trained on, where its settings say."""
-    settings = config.task
+    """The task of a run, with the very data that it was trained on, or with what was prepared of them."""
+    data = data_path(config.task)
+    is_gone = data and data not in CORPORA and not Path(data).exists()
+    try:
+        return trained_task(folder, config.task)
+    except AnotherCorpus:
+        raise
+    except (RMTError, OSError):
+        if not is_gone:
+            raise
+        raise DataError(
+            f"data={data!r} does not exist; say where the data of this run are now with --data PATH"
+        ) from None
+
+
+def trained_task(folder: Path, settings: TaskConfig) -> Task:
+    """The task that settings name, if its data are those that the run in a folder was trained on."""
     task, expected = located(settings), data_fingerprint(folder)
     if expected not in ("", task.fingerprint) and task.older and not has_tokenizer(folder):
         task = located(replace(settings, options={**settings.options, **task.older}))
@@ -138,8 +153,6 @@ def moved(settings: TaskConfig, data: str) -> TaskConfig:
     """The same settings with the data elsewhere."""
     if "data" not in {field.name for field in fields(task_class(settings.name))}:
         raise ConfigError(f"data={data} has no effect on task {settings.name!r}; leave it out")
-    if data not in CORPORA and not Path(data).exists():
-        raise ConfigError(f"data={data!r} does not exist; say where the data of this run are now")
     if "data" in settings.options:
         return replace(settings, options={**settings.options, "data": data})
     return replace(settings, data=data)
@@ -150,12 +163,7 @@ def data_path(settings: TaskConfig) -> str:
 
 
 def located(settings: TaskConfig) -> Task:
-    """The task, if its data are where the settings say."""
-    data = data_path(settings)
-    if data and data not in CORPORA and not Path(data).exists():
-        raise DataError(
-            f"the data of this run, {data!r}, are not there any more; say where they are now with --data PATH"
-        )
+    """The task, with its data where the settings say."""
     try:
         return build_task(settings)
     except OtherText as error:

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from rmt.experiments.comparable import alike
-from rmt.experiments.comparison import ComparedRow
-from rmt.experiments.evidence import Evidence, Exhibits, as_good, better
+from rmt.experiments.comparison import ComparedRow, Exhibits
+from rmt.experiments.evidence import Evidence, as_good, better
 
 TEXTS = ("figure-5", "table-2", "table-4", "table-5")
 FEWEST_TOKENS = 4  # memory that is more than the paper's single token

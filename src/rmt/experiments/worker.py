@@ -9,24 +9,22 @@ signal that stopped it, 1 otherwise. When the process that started it is gone, i
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rmt.errors import ConfigError, RMTError
 from rmt.experiments.cells import RECORD, WALL_SECONDS, load_cell, record_of, recorded_so_far
 from rmt.experiments.outcome import outcome
+from rmt.experiments.stretches import STRETCHES, timed
 from rmt.seal import sealed
 from rmt.stopping import Interrupted, handling_signals, hang_up_with_parent, reraising_interruptions
 from rmt.store import write_json
-from rmt.train.folder import FolderInUse, is_number
+from rmt.train.folder import FolderInUse
 
-STRETCHES = "seconds.json"  # in a cell's folder: how long it took until it was stopped
 PATIENCE_SECONDS = 30.0  # for a worker whose command was killed to save and end
 POLL_SECONDS = 0.2
 
@@ -100,39 +98,16 @@ def work(file: Path) -> None:
     if record := record_of(cell, folder.parent):
         log.info("already finished: %s", folder)
     else:
-        with timed(folder / STRETCHES) as seconds:
+        with timed(folder, recorded_so_far(cell, folder.parent)) as seconds:
             record = outcome(cell, folder, LoggedRun)
-        former = recorded_so_far(cell, folder.parent).get(WALL_SECONDS, 0.0)
-        write_json(folder / RECORD, sealed({**record, WALL_SECONDS: former + seconds()}))
+            known = seconds()
+            record |= {} if known is None else {WALL_SECONDS: known}
+            write_json(folder / RECORD, sealed(record))
         (folder / STRETCHES).unlink(missing_ok=True)
         log.info("finished: %s", folder)
     values = ", ".join(f"{run['value']:.4f}" for run in record["runs"])
     chosen = "" if record["rate"] is None else f", {cell.rate_of} {record['rate']:g}"
     log.info("%s %s on the test split%s", record["metric"], values, chosen)
-
-
-@contextmanager
-def timed(file: Path) -> Iterator[Callable[[], float]]:
-    """What is done here takes time, as do the stretches before it that were stopped: all seconds so far."""
-    before, began = load_seconds(file), time.monotonic()
-
-    def seconds() -> float:
-        return before + time.monotonic() - began
-
-    try:
-        yield seconds
-    finally:
-        if file.parent.is_dir():
-            write_json(file, {WALL_SECONDS: seconds()})
-
-
-def load_seconds(file: Path) -> float:
-    """The seconds of the stretches before; none where nothing says how many."""
-    try:
-        seconds = json.loads(file.read_text(encoding="utf-8"))[WALL_SECONDS]
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0.0
-    return float(seconds) if is_number(seconds) else 0.0
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import index
 from typing import Any
 
 import torch
@@ -15,13 +16,31 @@ from rmt.infer.sources import ids_of
 def endings(stop: Any, tokenizer: Any, vocabulary: int) -> list[Tensor]:
     """The runs of ids that end generation: of an id, a text, or several of these."""
     runs = []
-    for ending in [] if stop is None else [stop] if isinstance(stop, (int, str)) else stop:
+    for ending in listed(stop):
         if isinstance(ending, str) and tokenizer is None:
             raise ConfigError(f"stop={ending!r} needs a tokenizer; name token ids")
-        ids = ids_of(tokenizer, ending) if isinstance(ending, str) else [int(ending)]
+        ids = ids_of(tokenizer, ending) if isinstance(ending, str) else [token_id(ending)]
         require_possible(ending, ids, vocabulary)
         runs.append(torch.tensor(ids))
     return runs
+
+
+def listed(stop: Any) -> list[Any]:
+    """Every ending: of none, one, or several."""
+    if stop is None:
+        return []
+    is_one = isinstance(stop, str) or getattr(stop, "ndim", None) == 0 or not isinstance(stop, Iterable)
+    return [stop] if is_one else list(stop)
+
+
+def token_id(ending: Any) -> int:
+    """The integer that an ending is, whichever library made it."""
+    try:
+        return index(ending)
+    except TypeError:
+        raise ConfigError(
+            f"stop={shown(ending)} is neither a token id nor a text; name one, or several"
+        ) from None
 
 
 def require_possible(ending: Any, ids: Sequence[int], vocabulary: int) -> None:

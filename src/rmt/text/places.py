@@ -7,21 +7,32 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rmt.errors import DataError
+from rmt.jsonfile import parse_json
 from rmt.seal import checksum
 from rmt.text.corpora import CORPORA
 from rmt.text.corpus import DESCRIPTION, Corpus, open_corpus
 from rmt.text.files import Source
+from rmt.text.prepare import OtherText, prepare_corpus
 
 HOME = Path("data")
 DIGITS = 8  # of a checksum, that tell texts of one name apart
+OCCURRING = "-occurring"  # behind the name of a folder: only bytes that occur have an id
 
 
 def usual_folder(source: Source) -> Path:
     """The folder of a text's name and, where a text of another place has that, of its checksum besides."""
+    folder = folder_of_text(source)
+    if source.occurring and not source.known and holds_every_byte(folder):
+        return folder.with_name(f"{folder.name}{OCCURRING}")
+    return folder
+
+
+def folder_of_text(source: Source) -> Path:
+    """The same, whichever bytes have an id."""
     folder = HOME / f"{source.name}-{source.tokens}"
     if source.known or not (folder / DESCRIPTION).is_file():
         return folder
-    described = open_corpus(folder).description["sources"]
+    described = described_sources(folder)
     if resolved(described) == resolved(source.files):
         return folder
     sums = [checksum(file) for file in source.files]
@@ -31,13 +42,46 @@ def usual_folder(source: Source) -> Path:
     return folder.with_name(f"{folder.name}-{content[:DIGITS]}")
 
 
-def prepared_before(data: Path, tokens: str) -> Corpus | None:
-    """What was prepared of a text that is gone, if it is there and was of this very path."""
+def prepare_usual(
+    source: Source, folder: Path, vocabulary: Path | None = None, force: bool = False
+) -> Corpus:
+    """The corpus of a text in its usual folder, or in the one it has since a text of its name was faster."""
+    try:
+        return prepare_corpus(source, folder, vocabulary, force)
+    except OtherText:
+        if (folder_now := usual_folder(source)) == folder:
+            raise
+        return prepare_corpus(source, folder_now, vocabulary, force)
+
+
+def prepared_before(data: Path, tokens: str, occurring: bool = False) -> Corpus | None:
+    """What was last prepared of a text that is gone, if it is there and was of this very path."""
     if str(data) in CORPORA or data.exists():
         return None
-    folders = [path.parent for path in HOME.glob(f"*-{tokens}*/{DESCRIPTION}")]
+    folders = [path.parent for path in HOME.glob(f"*-{tokens}*/{DESCRIPTION}") if path.is_file()]
     corpora = [corpus for folder in folders for corpus in whole(folder) if was_made_of(corpus, data, tokens)]
-    return corpora[0] if len(corpora) == 1 else None
+    serving = [corpus for corpus in corpora if serves(corpus, occurring)]
+    return max(serving, key=lambda corpus: (corpus.folder / DESCRIPTION).stat().st_mtime_ns, default=None)
+
+
+def serves(corpus: Corpus, occurring: bool) -> bool:
+    """Whether a corpus is what `usual_folder` would name for a text, all bytes having an id or not."""
+    is_apart = corpus.folder.name.endswith(OCCURRING)
+    return is_apart or not holds_every_byte(corpus.folder) if occurring else not is_apart
+
+
+def holds_every_byte(folder: Path) -> bool:
+    """Whether a corpus prepared there has an id for each of the 256 bytes."""
+    return (folder / DESCRIPTION).is_file() and open_corpus(folder).description["vocabulary"] == 256
+
+
+def described_sources(folder: Path) -> dict[str, str]:
+    """The files that a corpus says it was prepared of, with their checksums; none where it cannot be read."""
+    try:
+        sources = parse_json((folder / DESCRIPTION).read_text(encoding="utf-8"))["sources"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return sources if isinstance(sources, dict) else {}
 
 
 def whole(folder: Path) -> list[Corpus]:
@@ -51,8 +95,10 @@ def whole(folder: Path) -> list[Corpus]:
 def was_made_of(corpus: Corpus, data: Path, tokens: str) -> bool:
     """Whether a corpus was prepared, as usual, of the text at a path, a file or a folder of files."""
     described, path = corpus.description, data.resolve()
-    usual = described["tokens"] == tokens and not described.get("given_vocabulary")
-    return usual and all(path in (file, *file.parents) for file in resolved(described["sources"]))
+    is_usual = described["tokens"] == tokens and not described.get("given_vocabulary")
+    is_named = described["name"] == path.name
+    sources = resolved(described["sources"])
+    return is_usual and is_named and all(path in (file, *file.parents) for file in sources)
 
 
 def resolved(files: Iterable[str | Path]) -> set[Path]:

@@ -20,8 +20,8 @@ from rmt.tasks.tokenizer import TaskTokenizer
 from rmt.text.corpora import find_source
 from rmt.text.corpus import DESCRIPTION, Corpus, open_corpus
 from rmt.text.lanes import Lanes
-from rmt.text.places import prepared_before, usual_folder
-from rmt.text.prepare import OtherText, prepare_corpus
+from rmt.text.places import prepare_usual, prepared_before, usual_folder
+from rmt.text.prepare import OtherText
 from rmt.text.tokenizer import of_vocabulary
 
 BITS = ("bytes", "characters")  # kinds of token that are measured in bits
@@ -171,16 +171,14 @@ def find_corpus(data: str, tokens: str | None = None, occurring: bool = False) -
         if tokens not in (None, corpus.description["tokens"]):
             raise ConfigError(f"task.tokens={tokens}: {data!r} is prepared in {corpus.description['tokens']}")
         return corpus
-    if (left := prepared_before(Path(data), tokens or "bytes")) is not None:
+    if (left := prepared_before(Path(data), tokens or "bytes", occurring)) is not None:
         tell_gone(data, left.folder)
         return left
     try:
         source = find_source(data, tokens, occurring=occurring)
         folder = usual_folder(source)
-        if occurring and not source.known and holds_every_byte(folder):
-            folder = folder.with_name(f"{folder.name}-occurring")
         is_new = not (folder / DESCRIPTION).is_file()
-        corpus = prepare_corpus(source, folder)
+        corpus = prepare_usual(source, folder)
     except OtherText:
         raise OtherText(
             f"{str(folder)!r} has another corpus than {data!r} now is; replace it with rmt data prepare "
@@ -189,7 +187,7 @@ def find_corpus(data: str, tokens: str | None = None, occurring: bool = False) -
     except DataError as error:
         raise DataError(in_training(str(error))) from None
     if is_new:
-        log.info("%s is prepared in %s", data, folder)
+        log.info("%s is prepared in %s", data, corpus.folder)
     return corpus
 
 
@@ -205,8 +203,3 @@ def in_training(message: str) -> str:
         "name the place of a copy with --path", "name a prepared copy with --data FOLDER"
     )
     return message.replace("--force", "rmt data prepare --force").replace("--tokens", "--task.tokens")
-
-
-def holds_every_byte(folder: Path) -> bool:
-    """Whether a corpus prepared there has an id for each of the 256 bytes."""
-    return (folder / DESCRIPTION).is_file() and open_corpus(folder).description["vocabulary"] == 256

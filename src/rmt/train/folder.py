@@ -73,6 +73,11 @@ def delete_written(
             (folder / name).unlink(missing_ok=True)
 
 
+def seed_folder(folder: Path, seed: int) -> Path:
+    """Where one of many seeds lies."""
+    return folder / f"seed-{seed}"
+
+
 def has_lost_configuration(folder: Path) -> bool:
     """Whether a folder is what is left of a run without its config.yaml: checkpoints, or a result."""
     if (folder / "config.yaml").exists():
