@@ -11,16 +11,8 @@ from rmt.experiments.figures import figures
 from rmt.experiments.made_text import prepare_made_text
 from rmt.experiments.suites import Order, plan
 from tests.experiments.paper_records import paper_records
-from tests.experiments.records import made_record
+from tests.experiments.records import BITS, REACHED, made_record
 
-REACHED = {"baseline": 0.12, "memory_transformer": 0.12, "transformer_xl": 0.6, "rmt": 0.99}
-BITS = {
-    "baseline": 1.4,
-    "memory_transformer": 1.4,
-    "transformer_xl": 1.3,
-    "rmt": 1.2,
-    "transformer_xl_rmt": 1.1,
-}
 SOLVES = "In multiple segments RMT almost perfectly solves copy, reverse and retrieval"
 OUTPERFORMS = "RMT outperforms Transformer-XL on copy and reverse with the most segments"
 CLOSE = "With the most segments of copy Transformer-XL is nearer to the baseline than to a solution"

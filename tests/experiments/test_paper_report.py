@@ -16,17 +16,8 @@ from rmt.experiments.page import page
 from rmt.experiments.suites import Order, plan
 from rmt.experiments.tables import latex_report, markdown_report
 from rmt.experiments.worker import main
-from tests.experiments.records import made_record
+from tests.experiments.records import BITS, REACHED, made_record
 from tests.experiments.tiny import echo_cell
-
-REACHED = {"baseline": 0.12, "memory_transformer": 0.12, "transformer_xl": 0.6, "rmt": 0.99}
-BITS = {
-    "baseline": 1.4,
-    "memory_transformer": 1.4,
-    "transformer_xl": 1.3,
-    "rmt": 1.2,
-    "transformer_xl_rmt": 1.1,
-}
 
 
 @pytest.fixture(scope="module")

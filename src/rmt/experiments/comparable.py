@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rmt.config import value_in
 from rmt.experiments.comparison import ComparedRow
 
 SETTINGS = (
@@ -55,10 +56,7 @@ def settings_of(row: ComparedRow) -> list[Any]:
 
 
 def setting(row: ComparedRow, name: str) -> Any:
-    value = row.record["config"]
-    for part in name.split("."):
-        value = value[part]
-    return value
+    return value_in(row.record["config"], name)
 
 
 def same_budget(first: ComparedRow, second: ComparedRow) -> bool:

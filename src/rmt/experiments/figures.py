@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from rmt.experiments.comparable import usual
 from rmt.experiments.comparison import ComparedRow
 from rmt.experiments.drawing import chart
-from rmt.experiments.labels import Row, labels, model_name, place, published_depth
+from rmt.experiments.labels import Row, labels, model_name, position_name, published_depth
 from rmt.experiments.paper import PublishedRow
 from rmt.experiments.scales import Axes
 from rmt.experiments.series import (
@@ -150,7 +150,7 @@ def curves(rows: Sequence[ComparedRow]) -> str:
     """Validation over updates of seed 0, a chart for each task, cut and number of updates."""
     places: dict[str, list[ComparedRow]] = defaultdict(list)
     for row in rows:
-        places[f"{place(row)}, {row.updates:,} updates"].append(row)
+        places[f"{position_name(row)}, {row.updates:,} updates"].append(row)
     return "".join(
         chart(
             Axes(f"{title}: validation, seed 0", "updates", up(members), False, curve_span(members)),

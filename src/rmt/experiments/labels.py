@@ -74,7 +74,7 @@ def how(row: ComparedRow) -> str:
     return ", ".join(filter(None, (depth(row), replay(row), memory_loss(row), rate(row))))
 
 
-def place(row: Row) -> str:
+def position_name(row: Row) -> str:
     """Where models are compared: a task in its segments, or a text."""
     length = row.segment_length if isinstance(row, PublishedRow) else row.length
     if not row.segments:
@@ -84,10 +84,10 @@ def place(row: Row) -> str:
 
 def title(row: ComparedRow) -> str:
     """A row by itself."""
-    return f"{place(row)}: {name_at_place(row)}"
+    return f"{position_name(row)}: {name_at_position(row)}"
 
 
-def name_at_place(row: ComparedRow) -> str:
+def name_at_position(row: ComparedRow) -> str:
     """A row among those of its place: model, what it carries, and what is not usual of it."""
     size = carried(row).replace(DASH, "")
     unusual = depth(row).replace("full depth", "")

@@ -9,7 +9,16 @@ from typing import NamedTuple, TypeVar
 
 from rmt.experiments.budget import Budget, budget_of, counted, names
 from rmt.experiments.comparison import ComparedRow, without_cell
-from rmt.experiments.labels import DASH, carried, how, hue, model_name, name_at_place, place, published_depth
+from rmt.experiments.labels import (
+    DASH,
+    carried,
+    how,
+    hue,
+    model_name,
+    name_at_position,
+    position_name,
+    published_depth,
+)
 from rmt.experiments.paper import Number, Published, PublishedRow
 from rmt.experiments.tables import AT_EDGE, Fields, fields_of, note, number
 
@@ -73,7 +82,7 @@ def rows_table(name: str, rows: Sequence[ComparedRow]) -> str:
 def by_place(rows: Iterable[AnyRow]) -> dict[str, list[AnyRow]]:
     places: dict[str, list[AnyRow]] = defaultdict(list)
     for row in rows:
-        places[place(row)].append(row)
+        places[position_name(row)].append(row)
     return places
 
 
@@ -218,7 +227,7 @@ def by_segment_row(row: ComparedRow) -> str:
     )
     reach = "" if row.reach is None else f"{row.reach} tokens"
     return (
-        f'<tr><td>{escape(name_at_place(row))}</td><td data-label="reach">{reach}</td>'
+        f'<tr><td>{escape(name_at_position(row))}</td><td data-label="reach">{reach}</td>'
         f'<td class="parts">{" ".join(parts)}</td></tr>'
     )
 
