@@ -13,8 +13,17 @@ from rmt.experiments.comparison import ComparedRow, Record, rows_of
 from rmt.experiments.evidence import WORDS, Evidence
 from rmt.experiments.figures import curves, figures
 from rmt.experiments.labels import title as title_of
+from rmt.experiments.orders import order_lines
 from rmt.experiments.page_style import STYLE
-from rmt.experiments.page_tables import anchor, by_segment_table, published_table, rows_table, table
+from rmt.experiments.page_tables import (
+    anchor,
+    by_segment_table,
+    equal_time_table,
+    labelled,
+    published_table,
+    rows_table,
+    table,
+)
 from rmt.experiments.tables import TITLES
 
 VERDICT_CSS = {
@@ -51,6 +60,7 @@ def page(records: Sequence[Record], title: str = "Recurrent Memory Transformer, 
         f"<p>{escape(ABOUT)}</p>",
         contents(exhibits),
         claims_section(verdicts(exhibits)),
+        orders_section(exhibits),
         *(exhibit_section(name, rows) for name, rows in exhibits.items()),
         cost_section(exhibits),
         "</main></body></html>",
@@ -73,6 +83,14 @@ def claims_section(shown: Sequence[Verdict]) -> str:
         word = f'<b class="{VERDICT_CSS[verdict.word]}">{verdict.word}</b>'
         lines.append(f"<tr><td>{claim}</td><td>{word} {comparisons(verdict)}</td></tr>")
     return f'<h2 id="claims">Claims</h2>{table("claims", ("the paper says", "here"), lines)}'
+
+
+def orders_section(exhibits: Mapping[str, Sequence[ComparedRow]]) -> str:
+    """Whether models come in the same order at a small size and a large one, where there are two."""
+    summary, *reversed_orders = order_lines(exhibits) or [""]
+    items = "".join(f"<li>{escape(line)}</li>" for line in reversed_orders)
+    listed = f"<ul>{items}</ul>" if items else ""
+    return f'<h2 id="orders">Order of the models</h2><p>{escape(summary)}</p>{listed}' if summary else ""
 
 
 def comparisons(verdict: Verdict) -> str:
@@ -124,20 +142,13 @@ def exhibit_section(name: str, rows: Sequence[ComparedRow]) -> str:
     folded = f'<details><summary>learning curves</summary><div class="figures">{learning}</div></details>'
     return (
         f'<h2 id="{name}">{TITLES[name]}</h2><p class="budget">{escape(exhibit_budget(name, rows))}</p>'
-        f"{drawn}{rows_table(name, rows)}{published_table(name, rows)}{by_segment_table(rows)}"
+        f"{drawn}{rows_table(name, rows)}{equal_time_table(name, rows)}{published_table(name, rows)}"
+        f"{by_segment_table(rows)}"
         f"{folded if learning else ''}"
     )
 
 
 def cost_section(exhibits: Mapping[str, Sequence[ComparedRow]]) -> str:
     """Device time, hardware and source of every figure."""
-    lines = [
-        "<tr>"
-        + "".join(
-            f'<td data-label="{heading}">{escape(text)}</td>'
-            for heading, text in zip(COST, line, strict=True)
-        )
-        + "</tr>"
-        for line in cost_lines(exhibits, TITLES)
-    ]
+    lines = [f"<tr>{labelled(COST, line)}</tr>" for line in cost_lines(exhibits, TITLES)]
     return f'<h2 id="cost">Cost</h2>{table("cost", COST, lines)}<p class="budget">{SHARED}</p>'

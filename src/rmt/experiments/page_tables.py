@@ -9,6 +9,9 @@ from typing import NamedTuple, TypeVar
 
 from rmt.experiments.budget import Budget, budget_of, counted, names
 from rmt.experiments.comparison import ComparedRow, without_cell
+from rmt.experiments.equal_time import ABOUT as EQUAL_TIME
+from rmt.experiments.equal_time import HEADINGS as TIME_HEADINGS
+from rmt.experiments.equal_time import at_equal_time
 from rmt.experiments.labels import (
     DASH,
     carried,
@@ -202,6 +205,23 @@ def published_cells(row: PublishedRow) -> Cells:
         "ours": DASH,
         "how": escape("; ".join(filter(None, notes))) or DASH,
     }
+
+
+def equal_time_table(name: str, rows: Sequence[ComparedRow]) -> str:
+    """What language models had reached when the quickest was done."""
+    lines = []
+    for timed in at_equal_time(name, rows):
+        lines.append(place_line(timed.title, "", len(TIME_HEADINGS)))
+        lines += (f"<tr>{labelled(TIME_HEADINGS, row.texts)}</tr>" for row in timed.rows)
+    return f'{table("cost", TIME_HEADINGS, lines)}<p class="budget">{EQUAL_TIME}</p>' if lines else ""
+
+
+def labelled(headings: Iterable[str], texts: Iterable[str]) -> str:
+    """The fields of a line, each with its heading for cards."""
+    return "".join(
+        f'<td data-label="{heading}">{escape(text)}</td>'
+        for heading, text in zip(headings, texts, strict=True)
+    )
 
 
 def by_segment_table(rows: Sequence[ComparedRow]) -> str:

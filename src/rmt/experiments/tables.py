@@ -8,7 +8,11 @@ from typing import NamedTuple
 from rmt.experiments.budget import exhibit_budget, names, summary
 from rmt.experiments.claims import verdict_lines, verdicts
 from rmt.experiments.comparison import ComparedRow, Record, rows_of
+from rmt.experiments.equal_time import ABOUT as EQUAL_TIME
+from rmt.experiments.equal_time import HEADINGS as TIME_HEADINGS
+from rmt.experiments.equal_time import at_equal_time
 from rmt.experiments.labels import DASH, EDGE, carried, how, model_name
+from rmt.experiments.orders import order_lines
 from rmt.experiments.report import markdown
 
 TITLES = {
@@ -126,12 +130,20 @@ def markdown_report(records: Sequence[Record]) -> str:
     for name, rows in exhibits.items():
         table = markdown(*text_table(rows))
         parts += filter(None, (f"## {TITLES[name]}", exhibit_budget(name, rows), table, note(rows)))
+        for timed in at_equal_time(name, rows):
+            parts += [
+                f"{timed.title}. {EQUAL_TIME}",
+                markdown(TIME_HEADINGS, (row.texts for row in timed.rows)),
+            ]
     claims = [
         "\n".join([f"- {verdict.claim.text} ({verdict.claim.exhibit}): **{word}**", *indented(comparisons)])
         for verdict in verdicts(exhibits)
         for word, *comparisons in [verdict_lines(verdict)]
     ]
-    return "\n\n".join([*parts, "## Claims", "\n".join(claims)])
+    parts += ["## Claims", "\n".join(claims)]
+    if compared := order_lines(exhibits):
+        parts += ["## Order of the models in two sizes", "\n".join(f"- {line}" for line in compared)]
+    return "\n\n".join(parts)
 
 
 def indented(comparisons: Sequence[str]) -> list[str]:
