@@ -1,5 +1,7 @@
 """Records of cells as if they had been trained, for reports: any cell, any values."""
 
+import base64
+import zlib
 from typing import Any
 
 from rmt.config import to_dict
@@ -60,3 +62,28 @@ def made_run(name: str, seed: int, value: float, answering: list[str] | None) ->
         "curve": [[1000, value / 2], [2000, value * 0.8], [3000, value]],
         "by_segment": dict.fromkeys(answering or (), value),
     }
+
+
+def made_map(operation: str, mass: float = 0.9) -> dict[str, Any]:
+    """A map whose head spends so much of its attention on an operation."""
+    spans = [2, 0, 3, 0] if operation in ("cache", "mix") else [0, 2, 3, 2]
+    weights = bytes(range((sum(spans) - spans[0]) * sum(spans)))
+    return {
+        "operation": operation,
+        "segment": 1,
+        "head": [0, 1],
+        "mass": mass,
+        "straight": 0.8,
+        "reversed": 0.1,
+        "compression": 1.0,
+        "spans": spans,
+        "levels": base64.b64encode(zlib.compress(weights)).decode(),
+    }
+
+
+def with_maps(record: dict[str, Any], mass: float = 0.9) -> dict[str, Any]:
+    """A record with the attention maps that its model has."""
+    operations = {"rmt": ("write", "read", "rewrite", "mix"), "transformer_xl": ("cache", "mix")}
+    of_model = operations.get(record["cell"]["settings"]["preset"], ())
+    record["runs"][0]["maps"] = [made_map(operation, mass) for operation in of_model]
+    return record

@@ -54,7 +54,7 @@ ON_THE_PAPERS_NUMBERS = {
     "Transformer-XL with memory outperforms Transformer-XL": "holds with a condition",
     # Table 3 prints no deviations, and its test split has 65 documents
     "Memory and more segments improve pretrained models on documents": "undecided",
-    "Attention shows writing, reading and rewriting of memory (rmt attention RUN draws it)": "not measured",
+    "Attention shows writing and reading of memory, and rewriting where segments are many": "not measured",
 }
 
 

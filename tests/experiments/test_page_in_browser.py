@@ -6,6 +6,7 @@ from rmt.experiments.made_text import prepare_made_text
 from rmt.experiments.page import page
 from tests.analysis.pages import Visit, chromium
 from tests.experiments.paper_records import paper_records
+from tests.experiments.records import with_maps
 from tests.experiments.report_records import gpu_records
 
 OVERFLOWING = """() => [...document.querySelectorAll('.wide, figure, .legend, p, nav')]
@@ -20,7 +21,8 @@ OUTSIDE = """() => [...document.querySelectorAll('td.ours, td.difference, td.how
 def html(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("text") / "made"
     prepare_made_text(folder)
-    return page([*gpu_records("all", str(folder)), *paper_records(str(folder))])
+    mapped = map(with_maps, gpu_records("all", str(folder)))
+    return page([*mapped, *paper_records(str(folder))])
 
 
 @pytest.fixture(scope="module")

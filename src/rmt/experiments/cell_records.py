@@ -10,6 +10,7 @@ from typing import Any
 
 from rmt.config import from_dict, to_dict
 from rmt.errors import ConfigError, shown
+from rmt.experiments.attention_maps import map_of
 from rmt.experiments.cells import RECORD, WALL_SECONDS, PlannedCell, is_begun, recorded_so_far, seeds_of
 from rmt.experiments.comparison import Record
 from rmt.experiments.figures import CHARTS, METRICS
@@ -169,6 +170,9 @@ def reason_no_run(run: Mapping[str, Any], segments: Any) -> str:
         return f"by_segment={shown(answered)} has no number for each answering segment"
     if not is_curve(curve):
         return f"curve={shown(curve)} is no list of steps and values"
+    maps = run.get("maps", [])
+    if not isinstance(maps, list) or None in map(map_of, maps):
+        return f"maps={shown(maps)} are no list of attention maps"
     return ""
 
 

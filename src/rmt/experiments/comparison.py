@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.core.cache import cache_reach
+from rmt.experiments.attention_maps import AttentionMap, map_of
 from rmt.experiments.distance import distances_of
 from rmt.experiments.paper import PublishedRow, exhibit_rows
 
@@ -116,6 +117,12 @@ class ComparedRow(NamedTuple):
         """The mean accuracy of each answering segment."""
         parts = [run["by_segment"] for run in self.runs]
         return {int(key): statistics.mean(part[key] for part in parts) for key in parts[0]}
+
+    @property
+    def maps(self) -> dict[str, AttentionMap]:
+        """The clearest head of each operation of memory and cache, where the record has them."""
+        maps = map(map_of, self.runs[0].get("maps", ()))
+        return {each.operation: each for each in maps if each is not None}
 
     def paths(self) -> list[str]:
         """The run folders behind its numbers, below that of the report."""

@@ -8,6 +8,8 @@ deviations to the difference plus both.
 - As good: the whole interval is above -`SIMILAR`. Refuted where all of it is below.
 - The same: the whole interval is within ±`SIMILAR`. Refuted where all of it is outside.
 - Solved: every seed reaches `SOLVED`. Refuted where no seed does.
+- Memory is used: for each operation some head spends `USED` of its attention on it. Refuted where for one of
+  them all heads spend less than `UNUSED`.
 
 Whatever is neither shown nor refuted is undecided: ties where a model should be better, noise where two
 should be equal, a task that some seeds solve.
@@ -15,6 +17,7 @@ should be equal, a task that some seeds solve.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rmt.experiments.comparison import ComparedRow
@@ -24,6 +27,10 @@ SOLVED = 0.95  # accuracy
 NEAR = {1: 0.01, -1: 0.003}  # a lead above this makes better
 SIMILAR = {1: 0.02, -1: 0.01}  # a lead within this leaves as good; the paper underlines pairs .7 % apart
 SINGLE = {1: 0.05, -1: 0.01}  # deviation of one seed: three in four of the paper's rows deviate by less
+USED, UNUSED = (
+    0.5,
+    0.2,
+)  # share of its rows' attention from which, and below which, a head does an operation or none
 WORDS = {True: "shown", None: "undecided", False: "refuted"}
 Outcome = bool | None  # shown, refuted, or none = undecided
 
@@ -138,3 +145,11 @@ def close_to(row: ComparedRow, baseline: ComparedRow) -> Evidence:
     uncertain = noise(row) + noise(baseline) / 2
     below = halfway - row.mean
     return Evidence(outcome(below > uncertain, -below > uncertain), (row, baseline))
+
+
+def uses_memory(row: ComparedRow, operations: Sequence[str]) -> Evidence:
+    """Whether there is a head for each of these operations of memory."""
+    maps = [row.maps[operation] for operation in operations]
+    note = ", ".join(f"{each.operation} {each.mass:.2f} ({each.head}, {each.finding.order})" for each in maps)
+    masses = [each.mass for each in maps]
+    return Evidence(outcome(min(masses) >= USED, min(masses) < UNUSED), (row,), note)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rmt.config import from_dict, to_dict
 from rmt.errors import CheckpointError, ConfigError, RMTError
 from rmt.evaluate.by_segment import accuracy_by_segment
+from rmt.experiments.attention_maps import attention_maps
 from rmt.experiments.cells import PlannedCell, recorded_so_far
 from rmt.experiments.recipe import Settings, merge, resolve
 from rmt.experiments.run import train, train_seeds
@@ -157,7 +158,7 @@ def is_measured(line: Mapping[str, Any], metric: str) -> bool:
 
 
 def slim(run: Path, result: dict[str, Any]) -> dict[str, Any]:
-    """What a report needs of a run: numbers, hardware, its validation over the steps, answers by segment."""
+    """What a report needs of a run: numbers, hardware, validation, answers by segment; maps of seed 0."""
     record = {name: result[name] for name in SLIM if name in result}
     metric = result["metric"]
     curve = [(line["step"], line[metric]) for line in evaluations(run, metric)]
@@ -168,6 +169,7 @@ def slim(run: Path, result: dict[str, Any]) -> dict[str, Any]:
         **{name: result["environment"][name] for name in HARDWARE},
         "curve": curve[::-spacing][::-1],
         "by_segment": by_segment(run, result["config"]),
+        **({} if result["seed"] else {"maps": attention_maps(run, result["config"])}),
     }
 
 

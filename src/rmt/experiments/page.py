@@ -13,6 +13,8 @@ from rmt.experiments.comparison import ComparedRow, Record, rows_of
 from rmt.experiments.evidence import WORDS, Evidence
 from rmt.experiments.figures import curves, figures
 from rmt.experiments.labels import title as title_of
+from rmt.experiments.map_figures import ABOUT as ABOUT_MAPS
+from rmt.experiments.map_figures import FIGURES, drawn
 from rmt.experiments.orders import order_lines
 from rmt.experiments.page_style import STYLE
 from rmt.experiments.page_tables import (
@@ -62,6 +64,7 @@ def page(records: Sequence[Record], title: str = "Recurrent Memory Transformer, 
         claims_section(verdicts(exhibits)),
         orders_section(exhibits),
         *(exhibit_section(name, rows) for name, rows in exhibits.items()),
+        *(maps_section(name, exhibits) for name in FIGURES),
         cost_section(exhibits),
         "</main></body></html>",
     ]
@@ -146,6 +149,13 @@ def exhibit_section(name: str, rows: Sequence[ComparedRow]) -> str:
         f"{by_segment_table(rows)}"
         f"{folded if learning else ''}"
     )
+
+
+def maps_section(name: str, exhibits: Mapping[str, Sequence[ComparedRow]]) -> str:
+    """Attention maps, if there are any."""
+    maps = "".join(map(drawn, FIGURES[name](exhibits)))
+    section = f'<h2 id="{name}">{TITLES[name]}</h2><p class="budget">{ABOUT_MAPS}</p>'
+    return f'{section}<div class="figures">{maps}</div>' if maps else ""
 
 
 def cost_section(exhibits: Mapping[str, Sequence[ComparedRow]]) -> str:

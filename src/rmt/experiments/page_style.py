@@ -69,6 +69,7 @@ polyline { fill: none; stroke: var(--tone, var(--hue)); stroke-width: 2; stroke-
 .legend { display: flex; flex-wrap: wrap; gap: 2px 18px; font-size: 12px; margin-top: 6px; }
 .legend div { display: flex; flex-wrap: wrap; gap: 2px 12px; }
 .legend span { display: inline-flex; align-items: center; gap: 6px; }
+.outline { fill: none; stroke: var(--xl); stroke-width: 1.5; }
 .key { width: 30px; height: 12px; flex: none; }
 """
 TELEPHONE = """

@@ -12,6 +12,9 @@ from rmt.experiments.equal_time import ABOUT as EQUAL_TIME
 from rmt.experiments.equal_time import HEADINGS as TIME_HEADINGS
 from rmt.experiments.equal_time import at_equal_time
 from rmt.experiments.labels import DASH, EDGE, carried, how, model_name
+from rmt.experiments.map_figures import ABOUT as ABOUT_MAPS
+from rmt.experiments.map_figures import FIGURES, map_lines
+from rmt.experiments.map_figures import HEADINGS as MAP_HEADINGS
 from rmt.experiments.orders import order_lines
 from rmt.experiments.report import markdown
 
@@ -19,8 +22,9 @@ TITLES = {
     "figure-3": "Figure 3: copy, reverse, associative retrieval",
     "figure-4": "Figure 4: long copies",
     "figure-5": "Figure 5: depth of BPTT, memory, cache",
-    "figure-6": "Figure 6: attention",
+    "figure-6": "Figure 6: operations of memory",
     "figure-8": "Figure 8: limited memory",
+    "figure-9": "Figure 9: compression into memory of half a segment",
     "table-1": "Table 1: quadratic equations",
     "table-2": "Table 2: language models of words",
     "table-3": "Table 3: documents",
@@ -135,6 +139,9 @@ def markdown_report(records: Sequence[Record]) -> str:
                 f"{timed.title}. {EQUAL_TIME}",
                 markdown(TIME_HEADINGS, (row.texts for row in timed.rows)),
             ]
+    for name, panels in FIGURES.items():
+        if lines := map_lines([*panels(exhibits)]):
+            parts += [f"## {TITLES[name]}", ABOUT_MAPS, markdown(MAP_HEADINGS, lines)]
     claims = [
         "\n".join([f"- {verdict.claim.text} ({verdict.claim.exhibit}): **{word}**", *indented(comparisons)])
         for verdict in verdicts(exhibits)
