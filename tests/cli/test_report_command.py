@@ -102,6 +102,13 @@ def test_a_run_that_cannot_be_shown_is_passed_over_with_a_line(capsys, result):
     assert named.code == 2, "a file that was named is not passed over"
 
 
+def test_a_run_is_counted_once_however_often_it_is_named(capsys):
+    write_run("lm", LANGUAGE)
+    write_run("lm-1", of_seed(LANGUAGE, 1, carried=14.5))
+    once = rmt(capsys, "report runs").out
+    assert rmt(capsys, "report runs runs/lm runs/../runs/lm-1/result.json").out == once
+
+
 def test_a_place_without_results_is_one_line(capsys):
     Path("empty").mkdir()
     for path, reason in (

@@ -132,6 +132,28 @@ def test_runs_beside_cells_are_reported_too(capsys, copies):
     assert both.out.rstrip().endswith(rmt(capsys, "report runs/alone").out.rstrip())
 
 
+def test_the_runs_of_a_cell_are_shown_where_they_are_named(capsys, comparison):
+    rmt(capsys, "reproduce figure-3 --only first --workers 1 --device cpu --out runs")
+    [run] = Path("runs/first").glob("*/")
+    for named in (run, run / "result.json"):
+        answer = rmt(capsys, f"report {named}")
+        assert (answer.code, answer.out.count("\n| ")) == (0, 2), answer.err
+
+
+def test_a_cell_is_counted_once_and_two_of_one_name_are_told_apart(capsys, copies):
+    rmt(capsys, "reproduce figure-3 --records elsewhere.jsonl --device cpu --out runs")
+    once = rmt(capsys, "report runs --records records.jsonl").out
+    assert rmt(capsys, "report runs records.jsonl runs/first").out == once
+    other = copies[0].over({"train": {"steps": 5}})
+    Path("other.jsonl").write_text(json.dumps(made_record(other, [0.75])) + "\n")
+    both = rmt(capsys, "report runs other.jsonl --html page.html").out
+    assert both.startswith("3 cells with 3 runs")
+    page = Path("page.html").read_text()
+    assert page.count('id="figure-3.first"') == 1
+    assert page.count('id="figure-3.first (2)"') == 1
+    assert page.count('data-runs="first/') == 2
+
+
 def test_records_of_other_cells_finish_none_and_that_is_said(capsys, copies):
     other = copies[0].over({"train": {"steps": 5}})
     Path("elsewhere.jsonl").write_text(json.dumps(made_record(other, [0.75])) + "\n")

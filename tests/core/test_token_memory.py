@@ -35,7 +35,7 @@ def test_without_a_write_block_nothing_stands_behind_the_tokens():
 def test_memory_that_is_not_recurrent_starts_every_segment_from_the_initial_tokens():
     anew = memory(write=False, recurrent=False)
     assert torch.equal(anew.read_block(CARRIED)[0], anew.tokens.weight)
-    assert torch.equal(anew.carry(READ, WRITE[:, :0], CARRIED)["tokens"][0], anew.tokens.weight)
+    assert torch.equal(anew.read_block(anew.carry(READ, WRITE[:, :0], CARRIED))[0], anew.tokens.weight)
 
 
 def test_the_write_block_is_carried_and_without_one_the_read_block():

@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from rmt.experiments.claims import CLAIMS, Verdict, verdict_lines, verdicts
+from rmt.experiments.claims import CLAIMS, verdicts
 from rmt.experiments.comparable import usual
 from rmt.experiments.comparison import rows_of
 from rmt.experiments.figures import figures
 from rmt.experiments.made_text import prepare_made_text
 from rmt.experiments.suites import Order, plan
+from rmt.experiments.verdicts import Verdict, verdict_lines
 from tests.experiments.paper_records import paper_records
 from tests.experiments.records import BITS, REACHED, made_record
 
@@ -181,6 +182,35 @@ def test_a_tie_is_undecided_where_a_model_should_be_better(records):
         records, lambda name, preset: [1.0] * 5 if preset in ("rmt", "transformer_xl") else None
     )
     assert judged(ties, OUTPERFORMS).word == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("claim", "left_out", "missing"),
+    [
+        (SOLVES, "retrieval-", "in 6 of 6 comparisons; not measured: retrieval"),
+        (OUTPERFORMS, "copy-24-9-transformer_xl-8", None),
+        (EQUATIONS, "quadratic-1-", "in 1 of 1 comparisons; not measured: baseline"),
+        (EQUATIONS, "quadratic-6-transformer_xl", "in 1 of 1 comparisons; not measured: Transformer-XL"),
+    ],
+)
+def test_a_claim_does_not_hold_without_condition_where_a_part_of_it_was_not_compared(
+    records, claim, left_out, missing
+):
+    rest = [record for record in records if not record["cell"]["name"].startswith(left_out)]
+    verdict = judged(rest, claim)
+    if missing is None:
+        assert verdict.word == "holds"
+    else:
+        assert verdict.word == "holds with a condition"
+        assert verdict.condition.startswith(missing)
+
+
+def test_one_cut_of_a_copy_does_not_show_that_more_segments_change_nothing(records):
+    claim = "RMT continues to solve a copy that is split into more segments"
+    assert judged(records, claim).word == "holds"
+    cut = [record for record in records if record["cell"]["name"] != "copy-120-6-rmt-30"]
+    cut = [record for record in cut if record["cell"]["name"] != "copy-120-9-rmt-40"]
+    assert judged(cut, claim).word == "not measured"
 
 
 def test_noise_does_not_make_a_memory_transformer_equal_to_its_baseline(records):

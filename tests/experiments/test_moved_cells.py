@@ -9,7 +9,7 @@ import pytest
 from rmt.config import to_dict
 from rmt.errors import ConfigError
 from rmt.experiments import launchers, suites
-from rmt.experiments.cells import PlannedCell, is_begun, record_of, write_cell
+from rmt.experiments.cells import PlannedCell, is_begun, load_cell, record_of, write_cell
 from rmt.experiments.made_text import MADE_TEXT, write_made_text
 from rmt.experiments.recipe import merge
 from rmt.experiments.run import train
@@ -69,6 +69,20 @@ def test_a_moved_folder_of_cells_goes_on(tmp_path):
     assert [run["seed"] for run in again["runs"]] == [0, 1]
     assert again["runs"][0] == record["runs"][0]
     assert (tmp_path / "second" / cell().name / "seed-0" / "result.json").stat().st_mtime_ns == trained
+
+
+def test_a_cell_stays_part_of_what_it_was_planned_for(tmp_path):
+    write_made_text([cell()], tmp_path)
+    begun = write_cell(cell(), tmp_path)
+    (tmp_path / cell().name / "rate-1").mkdir(parents=True)
+    (tmp_path / cell().name / "rate-1" / "config.yaml").touch()
+    other = cell().replaced(exhibits=("table-5",))
+    assert set(load_cell(write_cell(other, tmp_path)).exhibits) == {"table-4", "table-5"}
+    assert main([str(begun)]) == 0
+    assert main([str(write_cell(cell(seeds=2).replaced(exhibits=("table-2",)), tmp_path))]) == 0
+    record = record_of(cell(seeds=2), tmp_path)
+    assert set(record["cell"]["exhibits"]) == {"table-2", "table-4", "table-5"}
+    assert len(record["runs"]) == 2
 
 
 def test_the_command_goes_on_in_a_moved_folder(capsys, tmp_path, monkeypatch):

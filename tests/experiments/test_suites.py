@@ -106,12 +106,17 @@ def test_seeds_and_steps_can_be_others():
     for cell in cells("gpu", "figure-3", seeds=7, steps=50):
         assert cell.seeds == 7
         assert cell.settings["train"]["steps"] == 50
-        assert cell.trial_steps <= 50
+        assert cell.trial_steps == 0, "a trial is a run then"
 
 
 def test_a_cell_of_two_figures_is_trained_once():
     both = next(cell for cell in cells("tiny") if cell.name == "copy-4-3-rmt-4")
     assert both.exhibits == ("figure-3", "figure-4")
+
+
+def test_cells_of_a_text_of_ones_own_are_named_after_it():
+    for scale in ("tiny", "gpu"):
+        assert all(cell.name.startswith("book-") for cell in cells(scale, "table-4", data="my/book.txt"))
 
 
 def test_table_3_takes_backbones_and_documents():

@@ -76,7 +76,7 @@ def test_a_slow_growth_still_grows_by_one():
 
 def test_the_accuracy_asked_for_earns_one_stage_and_the_last_stage_is_the_end():
     curriculum = curriculum_over("length", start=2, growth=2.0, promote_at=0.8)
-    earned = [curriculum.trained(accuracy, done=0.5) for accuracy in (0.79, 0.8, 0.5, 1.0, 1.0)]
+    earned = [curriculum.trained(accuracy) for accuracy in (0.79, 0.8, 0.5, 1.0, 1.0)]
     assert earned == [False, True, False, True, False]
     assert curriculum.finished
     assert curriculum.stage.task.length == 8
@@ -84,14 +84,15 @@ def test_the_accuracy_asked_for_earns_one_stage_and_the_last_stage_is_the_end():
 
 def test_what_earns_no_promotion_is_trained_on_the_whole_task_when_its_time_is_over():
     curriculum = curriculum_over("length", start=2, growth=2.0, until=0.6)
-    begun = [curriculum.trained(0.1, done) for done in (0.2, 0.59, 0.6, 0.8)]
+    assert not curriculum.trained(0.1)
+    begun = [curriculum.is_over(done) for done in (0.2, 0.59, 0.6, 0.8)]
     assert begun == [False, False, True, False]
     assert curriculum.finished
 
 
 def test_without_a_limit_short_inputs_are_trained_to_the_end():
     curriculum = curriculum_over("length", start=2)
-    assert not any(curriculum.trained(0.1, done / 10) for done in range(11))
+    assert not any(curriculum.is_over(done / 10) for done in range(11))
 
 
 @pytest.mark.parametrize("start", [9, 100])

@@ -15,7 +15,8 @@ from rmt.train.loop import Diverged
 from rmt.train.measure import Measurement
 from rmt.train.trainer import Trainer
 from tests.covering import quick
-from tests.train.runs import SCHEDULES, Unplugged, metrics, run, tiny, weights
+from tests.train.runs import SCHEDULES, TINY, Unplugged, metrics, run, tiny, weights
+from tests.train.texts import MODELS
 
 CONTRACT = (
     "task",
@@ -119,7 +120,7 @@ def test_a_target_reached_before_the_curriculum_is_through_does_not_stop_a_resum
 @pytest.mark.parametrize("stop", [3, 7], ids=["resumed-before", "resumed-behind"])
 def test_rates_fall_from_where_a_curriculum_is_through_also_in_a_resumed_run(tmp_path, monkeypatch, stop):
     promoted = step_of_trainer(monkeypatch)
-    monkeypatch.setattr(Curriculum, "trained", lambda self, accuracy, done: promote(self, promoted() == 5))
+    monkeypatch.setattr(Curriculum, "trained", lambda self, accuracy: promote(self, promoted() == 5))
     config = tiny(
         train={"steps": 10, "log_every": 1, "save_every": 1},
         rate={"schedule": "linear", "warmup": 2},
@@ -129,6 +130,22 @@ def test_rates_fall_from_where_a_curriculum_is_through_also_in_a_resumed_run(tmp
     run(config, tmp_path)
     rates = [line["rate"] for line in metrics(tmp_path) if "rate" in line]
     assert rates == pytest.approx([0.5, 1, 1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2])
+
+
+def test_the_whole_task_is_trained_from_its_share_of_the_steps_on_however_seldom_a_line_is_logged(tmp_path):
+    curriculum = {"over": "length", "promote_at": 1.0, "until": 0.5}
+    seldom = dict.fromkeys(("log_every", "evaluate_every", "save_every"), 12)
+    _, watcher = run(tiny(train=seldom, curriculum=curriculum), tmp_path)
+    assert "promoted to stage 2 at step 6" in watcher.messages
+    assert [line["stage"] for line in metrics(tmp_path) if "stage" in line] == [2]
+
+
+@pytest.mark.parametrize("model", ["baseline", "memory_transformer"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_models_that_carry_no_memory_learn_from_sequences(tmp_path, schedule, model):
+    bptt = {"schedule": schedule, "depth": "full"} if schedule == "sequence" else SCHEDULES[schedule]
+    result, _ = run(tiny(model=TINY["model"] | MODELS[model], bptt=bptt), tmp_path)
+    assert result["steps"] == 12
 
 
 def promote(curriculum: Curriculum, earned: bool) -> bool:

@@ -47,8 +47,8 @@ class TokenMemory(Memory):
 
     def carry(self, read: Tensor, write: Tensor, carried: Carried) -> Carried:
         """H_{τ+1}^mem := H_τ^write; without a write block, the read block is handed on."""
-        if not self.config.recurrent:
-            return self.initial(rows(carried))
+        if not self.config.recurrent:  # every segment reads the initial memory, whatever is carried
+            return carried
         kept = read if self.carries_read else write
         # a view would keep the whole segment with it
         return {TOKENS: kept.to(carried[TOKENS].dtype, copy=True)}

@@ -110,7 +110,7 @@ def counted(count: int, noun: str) -> str:
 
 def each_once(exhibits: Exhibits) -> list[ComparedRow]:
     """The rows of all figures and tables, each cell once."""
-    return list({row.name: row for rows in exhibits.values() for row in rows}.values())
+    return list({id(row.record): row for rows in exhibits.values() for row in rows}.values())
 
 
 def records_of(rows: Iterable[ComparedRow]) -> list[Record]:

@@ -11,7 +11,15 @@ from typing import Any
 from rmt.config import from_dict, to_dict
 from rmt.errors import ConfigError, shown
 from rmt.experiments.attention_maps import map_of
-from rmt.experiments.cells import RECORD, WALL_SECONDS, PlannedCell, is_begun, recorded_so_far, seeds_of
+from rmt.experiments.cells import (
+    RECORD,
+    WALL_SECONDS,
+    PlannedCell,
+    is_begun,
+    recorded_so_far,
+    seeds_of,
+    shown_in_all,
+)
 from rmt.experiments.comparison import Record
 from rmt.experiments.figures import CHARTS, METRICS
 from rmt.experiments.report import is_cell, lines_of
@@ -38,8 +46,9 @@ RUN_TEXTS = ("run", "source", "device")
 
 
 def load_cells(paths: Iterable[Path]) -> list[Record]:
-    """The records of cells in folders, and in .jsonl files with a cell per line."""
-    return [shown_cell(record, file) for path in paths for file, record in records_in(path)]
+    """The records of cells in folders, and in .jsonl files with a cell per line; equal ones once."""
+    records = [shown_cell(record, file) for path in paths for file, record in records_in(path)]
+    return [record for index, record in enumerate(records) if record not in records[:index]]
 
 
 def records_in(path: Path) -> Iterator[tuple[Path, Record]]:
@@ -66,8 +75,7 @@ def take_up(cells: Iterable[PlannedCell], folder: Path, records: Mapping[str, Re
         best = max(here, {} if has_other_rate(cell, folder, other) else other, key=seeds_of)
         if not best:
             continue
-        shown_in = dict.fromkeys((*(best["cell"].get("exhibits") or ()), *cell.exhibits))
-        record = {**best, "cell": {**best["cell"], "exhibits": list(shown_in)}}
+        record = {**best, "cell": shown_in_all(best["cell"], to_dict(cell))}
         if record != here:
             (folder / cell.name).mkdir(parents=True, exist_ok=True)
             write_json(folder / cell.name / RECORD, sealed(record))

@@ -78,10 +78,10 @@ def load_cell(file: Path) -> PlannedCell:
 
 
 def write_cell(cell: PlannedCell, folder: Path) -> Path:
-    """The file that a worker of this cell takes, beside the cell's folder."""
+    """The file that a worker of this cell takes, beside the cell's folder; what it was part of, it stays."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{cell.name}.yaml"
-    write_whole(file, write_yaml(to_dict(cell)))
+    write_whole(file, write_yaml(shown_in_all(to_dict(cell), begun_cell(cell.name, folder))))
     return file
 
 
@@ -167,6 +167,12 @@ def identity(cell: Mapping[str, Any]) -> dict[str, Any]:
     settings = cell.get("settings")
     others = {name: value for name, value in settings.items() if name != "device"} if settings else settings
     return {**cell, "settings": others, "seeds": None, "exhibits": None}
+
+
+def shown_in_all(cell: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell that is part of the figures and tables of another plan of it, too."""
+    exhibits = dict.fromkeys((*(cell.get("exhibits") or ()), *(other.get("exhibits") or ())))
+    return {**cell, "exhibits": list(exhibits)}
 
 
 def joined(cells: Iterable[PlannedCell]) -> list[PlannedCell]:

@@ -1,27 +1,19 @@
 """What the paper claims, and whether the rows of a report show it.
 
 Each claim yields evidence: rows that show it, refute it, or leave it undecided (`rmt.experiments.evidence`
-says when), and only of runs that differ in their model alone (`rmt.experiments.comparable`).
-
-- holds: all evidence shows it.
-- holds with a condition: some shows it and some does not; the condition names which.
-- undecided: none shows it and none refutes it.
-- does not hold: none shows it and some refutes it.
-- not measured: there is no evidence.
+says when), and only of runs that differ in their model alone (`rmt.experiments.comparable`). What that makes
+of a claim is in `rmt.experiments.verdicts`.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 
 from rmt.experiments.comparable import pairs, trained_alike, tuned_alike, usual
 from rmt.experiments.comparison import ComparedRow, Exhibits
 from rmt.experiments.evidence import (
-    WORDS,
     Evidence,
-    Outcome,
     as_good,
     better,
     close_to,
@@ -38,75 +30,15 @@ from rmt.experiments.text_evidence import (
     recurrence_helps,
     smaller_memory,
 )
+from rmt.experiments.verdicts import Claim, Verdict
 
+TASKS = ("copy", "reverse", "retrieval")
+TWO_TASKS = ("copy", "reverse")
 LONGEST = 720  # tokens of a copy before RMT degrades, in the paper
-
-
-class Claim(NamedTuple):
-    """A sentence of the paper, where it stands, and what would show it."""
-
-    text: str
-    exhibit: str
-    evidence: Callable[[Exhibits], Iterable[Evidence]]
-
-
-class Verdict(NamedTuple):
-    """A claim as it was measured."""
-
-    claim: Claim
-    evidence: tuple[Evidence, ...]
-
-    @property
-    def word(self) -> str:
-        outcomes = {evidence.holds for evidence in self.evidence}
-        if not outcomes:
-            return "not measured"
-        if outcomes == {True}:
-            return "holds"
-        if True in outcomes:
-            return "holds with a condition"
-        return "does not hold" if False in outcomes else "undecided"
-
-    @property
-    def condition(self) -> str:
-        """Where a claim that holds in part does, what rests on one seed, and where a cache cannot reach."""
-        where = self.where if self.word == "holds with a condition" else ""
-        beyond = dict.fromkeys(reason for evidence in self.evidence for reason in evidence.beyond_reach)
-        remarks = "; ".join([*self.single_seeds, *beyond])
-        return " ".join(filter(None, (where, f"({remarks})" if remarks else "")))
-
-    @property
-    def where(self) -> str:
-        """How many comparisons show it, and the names of those that do or that do not, if fewer."""
-        shown = sum(evidence.holds is True for evidence in self.evidence)
-        count = f"in {shown} of {len(self.evidence)} comparisons"
-        if 2 * shown < len(self.evidence):
-            return f"{count}: {self.names(True)}"
-        rest = [f"{WORDS[holds]}: {names}" for holds in (None, False) if (names := self.names(holds))]
-        return "; ".join([count, *rest])
-
-    @property
-    def single_seeds(self) -> list[str]:
-        count = sum(evidence.is_of_one_seed for evidence in self.evidence)
-        return [f"1 seed in {count} of {len(self.evidence)}"] if count else []
-
-    def names(self, holds: Outcome) -> str:
-        """Where it came out so: the row that the claim is about, and the other one where it has several."""
-        counts = Counter(evidence.rows[0].name for evidence in self.evidence)
-        rows = (evidence.rows for evidence in self.evidence if evidence.holds is holds)
-        return ", ".join(
-            first.name if counts[first.name] == 1 else " against ".join(row.name for row in (first, *others))
-            for first, *others in rows
-        )
 
 
 def verdicts(exhibits: Exhibits) -> list[Verdict]:
     return [Verdict(claim, tuple(claim.evidence(exhibits))) for claim in CLAIMS]
-
-
-def verdict_lines(verdict: Verdict) -> list[str]:
-    """A verdict as text: its word and condition, then a line for each piece of evidence."""
-    return [" ".join(filter(None, (verdict.word, verdict.condition))), *map(str, verdict.evidence)]
 
 
 def of_model(exhibits: Exhibits, names: Iterable[str], model: str) -> list[ComparedRow]:
@@ -141,10 +73,18 @@ def rmt_solves(exhibits: Exhibits) -> Iterator[Evidence]:
 
 
 def more_segments(exhibits: Exhibits) -> Iterator[Evidence]:
-    """RMT on the shortest of the long copies, which is cut into more and more segments."""
-    rows = rmt_in_segments(exhibits, "figure-4")
-    shortest = min((row.segments * row.length for row in rows), default=0)
-    yield from (solved(row) for row in rows if row.segments * row.length == shortest)
+    """RMT on the shortest of the long copies that are cut into more and more segments."""
+    copies: dict[str, list[ComparedRow]] = defaultdict(list)
+    for row in rmt_in_segments(exhibits, "figure-4"):
+        copies[row.task].append(row)
+    cut = [rows for rows in copies.values() if len({row.segments for row in rows}) > 1]
+    shortest = min(cut, key=tokens_of, default=[])
+    yield from map(solved, shortest)
+
+
+def tokens_of(rows: list[ComparedRow]) -> int:
+    """The tokens of a sequence of their task."""
+    return rows[0].segments * rows[0].length
 
 
 def more_tokens(exhibits: Exhibits) -> Iterator[Evidence]:
@@ -208,10 +148,10 @@ def without_gradient(exhibits: Exhibits) -> Iterator[Evidence]:
 
 def equations(exhibits: Exhibits) -> Iterator[Evidence]:
     rows = exhibits.get("table-1", [])
+    yield from (better(*pair) for pair in pairs(rows, "rmt", "transformer_xl"))
     whole = [row for row in usual(rows) if row.model == "baseline" and row.segments == 1]
-    for first, second in pairs(rows, "rmt", "transformer_xl"):
-        yield better(first, second)
-        yield from (as_good(first, row) for row in whole if trained_alike(first, row))
+    in_segments = [row for row in usual(rows) if row.model == "rmt" and row.segments > 1]
+    yield from (as_good(row, other) for row in in_segments for other in whole if trained_alike(row, other))
 
 
 def documents(exhibits: Exhibits) -> Iterator[Evidence]:
@@ -232,18 +172,26 @@ def memory_is_used(exhibits: Exhibits) -> Iterator[Evidence]:
 
 
 CLAIMS = (
-    Claim("In a single segment copy, reverse and retrieval are solved", "figure-3", one_segment),
-    Claim("In more segments a model without recurrence does not solve them", "figure-3", baseline_fails),
+    Claim("In a single segment copy, reverse and retrieval are solved", "figure-3", one_segment, TASKS),
+    Claim(
+        "In more segments a model without recurrence does not solve them", "figure-3", baseline_fails, TASKS
+    ),
     Claim(
         "The Memory Transformer does in segments as the baseline does",
         "figure-3",
         memory_transformer_is_baseline,
     ),
     Claim(
-        "In multiple segments RMT almost perfectly solves copy, reverse and retrieval", "figure-3", rmt_solves
+        "In multiple segments RMT almost perfectly solves copy, reverse and retrieval",
+        "figure-3",
+        rmt_solves,
+        TASKS,
     ),
     Claim(
-        "RMT outperforms Transformer-XL on copy and reverse with the most segments", "figure-3", beats_cache
+        "RMT outperforms Transformer-XL on copy and reverse with the most segments",
+        "figure-3",
+        beats_cache,
+        TWO_TASKS,
     ),
     Claim(
         "With the most segments of copy Transformer-XL is nearer to the baseline than to a solution",
@@ -259,7 +207,7 @@ CLAIMS = (
         more_tokens,
     ),
     Claim("RMT outperforms Transformer-XL on long copies", "figure-4", beats_cache_on_long_copies),
-    Claim("RMT solves copy and reverse with memory of half a segment", "figure-8", little_memory),
+    Claim("RMT solves copy and reverse with memory of half a segment", "figure-8", little_memory, TWO_TASKS),
     Claim(
         "In more than two segments Transformer-XL with a cache of half a segment does worse",
         "figure-8",
@@ -269,6 +217,7 @@ CLAIMS = (
         "On equations RMT does as one whole segment does, and better than Transformer-XL",
         "table-1",
         equations,
+        ("baseline", "transformer_xl"),
     ),
     Claim("Language models with recurrence outperform those without", "table-2", recurrence_helps),
     Claim(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,7 +127,7 @@ class ComparedRow(NamedTuple):
 
     def paths(self) -> list[str]:
         """The run folders behind its numbers, below that of the report."""
-        return [f"{self.name}/{run['run']}" for run in self.runs]
+        return [f"{self.record['cell']['name']}/{run['run']}" for run in self.runs]
 
 
 Exhibits = Mapping[str, Sequence[ComparedRow]]  # the rows of figures and tables, by their names
@@ -140,11 +141,15 @@ def reference_of(row: PublishedRow) -> float | None:
 
 
 def rows_of(records: Iterable[Record]) -> dict[str, list[ComparedRow]]:
-    """The rows of every figure and table, in its name's order."""
+    """The rows of every figure and table, in its name's order; cells of one name are numbered."""
     exhibits: dict[str, list[ComparedRow]] = {}
+    counts = Counter[str]()
     for record in records:
+        name = record["cell"]["name"]
+        counts[name] += 1
+        distinct_name = name if counts[name] == 1 else f"{name} ({counts[name]})"
         for exhibit in record["cell"]["exhibits"]:
-            exhibits.setdefault(exhibit, []).append(row_of(record, exhibit))
+            exhibits.setdefault(exhibit, []).append(row_of(record, exhibit)._replace(name=distinct_name))
     return {name: sorted(exhibits[name], key=order) for name in sorted(exhibits)}
 
 

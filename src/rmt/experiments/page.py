@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from rmt.experiments.budget import cost_lines, counted, exhibit_budget, summary
-from rmt.experiments.claims import Verdict, verdicts
+from rmt.experiments.claims import verdicts
 from rmt.experiments.comparison import ComparedRow, Record, rows_of
 from rmt.experiments.evidence import WORDS, Evidence
 from rmt.experiments.figures import curves, figures
@@ -27,6 +27,7 @@ from rmt.experiments.page_tables import (
     table,
 )
 from rmt.experiments.tables import TITLES
+from rmt.experiments.verdicts import Verdict
 
 VERDICT_CSS = {
     "holds": "good",

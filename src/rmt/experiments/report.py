@@ -64,16 +64,19 @@ class Group(NamedTuple):
 
 
 def load_results(paths: Iterable[Path], warn: Callable[[str], None]) -> list[Result]:
-    """Results from run folders, result.json files, and .jsonl files with a result per line; none of cells.
+    """Results from run folders, result.json files, and .jsonl files with a result per line; each file once.
 
-    What lies below a folder and cannot be shown is named and passed over, unless there is nothing else.
+    Those of cells are left out where they are not named themselves. What lies below a folder and cannot be
+    shown is named and passed over, unless there is nothing else.
     """
     results: list[Result] = []
     errors: list[RMTError] = []
+    seen: set[Path] = set()
     for path in paths:
         for file in sorted(path.rglob("result.json")) if path.is_dir() else [path]:
-            if (file.parent.parent / RECORD).exists():
+            if is_of_cell(file, path) or file.resolve() in seen:
                 continue
+            seen.add(file.resolve())
             try:
                 results += results_in(file)
             except RMTError as error:
@@ -85,6 +88,11 @@ def load_results(paths: Iterable[Path], warn: Callable[[str], None]) -> list[Res
     for passed_over in errors:
         warn(f"passed over: {passed_over}")
     return results
+
+
+def is_of_cell(file: Path, path: Path) -> bool:
+    """Whether a result below a path is of a cell there, whose record has it."""
+    return path not in (file, file.parent) and (file.parent.parent / RECORD).exists()
 
 
 def results_in(file: Path) -> Iterator[Result]:

@@ -118,6 +118,6 @@ def cells_of(name: str, order: Order) -> Iterable[PlannedCell]:
 def budgeted(cell: PlannedCell, order: Order) -> PlannedCell:
     """A cell with the seeds and steps that were asked for."""
     if order.steps is not None and cell.command == "train":
-        trials = min(cell.trial_steps, order.steps) if cell.trial_steps else 0
+        trials = cell.trial_steps if cell.trial_steps < order.steps else 0  # else a trial is a run
         cell = cell.over({"train": {"steps": order.steps}}).replaced(trial_steps=trials)
     return cell if order.seeds is None else cell.replaced(seeds=order.seeds)

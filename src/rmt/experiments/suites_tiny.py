@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from rmt.experiments.cells import PlannedCell
 from rmt.experiments.positions import MODELS, RECURRENT, Position, Texts
 from rmt.experiments.settings import Settings, merge
-from rmt.experiments.suites_gpu import text_settings
+from rmt.experiments.suites_gpu import label_of, text_settings
 
 RATES = (0.01, 0.02, 0.04)  # of Muon; the middle one is the best of most cells, with either model
 SHARED: Settings = {
@@ -73,7 +73,7 @@ def texts(data: str) -> Iterator[PlannedCell]:
         "train": {"batch": 32, "steps": 250, "evaluate_every": 125, "save_every": 50, "evaluate_batch": 16},
     }
     shared = merge(text_settings(data, settings), {"threads": 1})
-    models = Texts(exhibits=MADE, label="made-text", shared=shared, rates=RATES)
+    models = Texts(exhibits=MADE, label=label_of(data), shared=shared, rates=RATES)
     yield models.cell("baseline")
     for cache in (2, 8):
         yield models.cell("transformer_xl", cache=cache)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rmt.experiments.budget import exhibit_budget, names, summary
-from rmt.experiments.claims import verdict_lines, verdicts
+from rmt.experiments.claims import verdicts
 from rmt.experiments.comparison import ComparedRow, Record, rows_of
 from rmt.experiments.equal_time import ABOUT as EQUAL_TIME
 from rmt.experiments.equal_time import HEADINGS as TIME_HEADINGS
@@ -17,6 +17,7 @@ from rmt.experiments.map_figures import FIGURES, map_lines
 from rmt.experiments.map_figures import HEADINGS as MAP_HEADINGS
 from rmt.experiments.orders import order_lines
 from rmt.experiments.report import markdown
+from rmt.experiments.verdicts import verdict_lines
 
 TITLES = {
     "figure-3": "Figure 3: copy, reverse, associative retrieval",

@@ -37,19 +37,18 @@ class Curriculum:
         """Whether training is on the whole task."""
         return self.number >= len(self.stages) - 1
 
-    def trained(self, accuracy: float, done: float) -> bool:
-        """Learn of the training accuracy after a share of all steps; true if another stage begins.
-
-        What cannot answer well enough to earn a promotion is trained on the whole task all the same.
-        """
-        if self.finished:
-            return False
-        if self.config.until <= done < 1:
-            self.number = len(self.stages) - 1
-            return True
-        if accuracy < self.config.promote_at:
+    def trained(self, accuracy: float) -> bool:
+        """Learn of the training accuracy; true if it has earned another stage."""
+        if self.finished or accuracy < self.config.promote_at:
             return False
         self.number += 1
+        return True
+
+    def is_over(self, done: float) -> bool:
+        """Learn how large a share of all steps is done; true if the whole task begins, earned or not."""
+        if self.finished or not self.config.until <= done < 1:
+            return False
+        self.number = len(self.stages) - 1
         return True
 
 

@@ -151,9 +151,13 @@ class Loop:
         if logs or stopping:
             self.trainer.unlogged += self.checked()
         if logs:
-            self.promote(self.write_log())
+            accuracy = self.write_log()
         elif stopping:
             self.trainer.seconds += self.clock.now() - self.logged_at
+        if self.trainer.curriculum.is_over(step / train.steps) or (
+            logs and self.trainer.curriculum.trained(accuracy)
+        ):
+            self.promoted()
         best = evaluates and self.evaluate()
         if best or stopping or due(train.save_every) or (evaluates and self.saves_evaluated):
             self.save(best)
@@ -228,13 +232,12 @@ class Loop:
             self.log.write(record)
         notify(record)
 
-    def promote(self, accuracy: float) -> None:
-        """Go on to the next stage of the curriculum if the training accuracy has earned it, or it is time."""
+    def promoted(self) -> None:
+        """Go on with another stage of the curriculum."""
         trainer = self.trainer
-        if trainer.curriculum.trained(accuracy, trainer.step / self.config.train.steps):
-            self.observer.note(f"promoted to stage {trainer.curriculum.number} at step {trainer.step}")
-            if trainer.curriculum.finished:
-                trainer.rate.fall_from(trainer.step)
+        self.observer.note(f"promoted to stage {trainer.curriculum.number} at step {trainer.step}")
+        if trainer.curriculum.finished:
+            trainer.rate.fall_from(trainer.step)
 
     def evaluate(self) -> bool:
         """Measure on the validation set; true if the model was never better."""
