@@ -12,3 +12,9 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def json_lines(text: str) -> list[str]:
+    """The lines of JSONL, which only a line feed ends: what else Unicode calls one may stand in a string."""
+    *lines, last = text.split("\n")
+    return [*lines, last] if last else lines

@@ -134,7 +134,7 @@ OPENERS: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": open_xz, "
 
 
 def skip(file: BinaryIO, count: int) -> int:
-    """Go on behind the next `count` bytes; returns how many there were."""
+    """At the beginning of a file, go on behind its first `count` bytes; returns how many there were."""
     if file.seekable():
         end = file.seek(0, io.SEEK_END)
         return file.seek(min(count, end))

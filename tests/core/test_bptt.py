@@ -214,6 +214,13 @@ def test_stored_and_latest_are_different_where_a_window_reaches_back():
     assert (stored[1:] - latest[1:]).abs().min() > 1e-6
 
 
+def test_states_that_no_later_window_starts_from_are_dropped():
+    model, plan = model_of("rmt"), windows([1] * SEGMENTS, 1, "sliding")
+    incoming = {0: model.initial_state(BATCH)}
+    assert len([*replay(model, segments(), incoming, loss_of, Plan(plan, "stored", False))]) == SEGMENTS
+    assert set(incoming) == {SEGMENTS - 2, SEGMENTS - 1, SEGMENTS}
+
+
 @pytest.mark.covering
 @pytest.mark.parametrize(
     ("depth", "schedule"),

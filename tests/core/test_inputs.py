@@ -68,6 +68,11 @@ def test_lengths_are_a_whole_number_for_each_row(model, lengths):
         model(IDS, model.initial_state(2), lengths=lengths)
 
 
+def test_a_batch_of_no_rows_has_lengths_of_none(model):
+    none = torch.zeros(0, dtype=torch.long)
+    assert model(IDS[:0], model.initial_state(0), lengths=none).logits.shape[:2] == IDS[:0].shape
+
+
 @pytest.mark.parametrize("batch", ["2", 2.5, True, -1, None], ids=repr)
 def test_a_batch_is_a_number_of_rows(model, batch):
     with pytest.raises(ConfigError, match=r"batch=.* (is not a whole number|must be at least 0)"):

@@ -73,6 +73,15 @@ def test_segments_are_those_of_the_model():
     assert [segment.text for segment in cut] == ["good film was"]
 
 
+def test_what_the_model_does_not_read_decides_nothing():
+    model = tuned("classification", max_segments=2)
+    read, whole = (
+        weights(model, text)
+        for text in ("film was good was dull film", "film was good was dull film bad bad")
+    )
+    assert whole == read
+
+
 def test_a_text_of_one_segment_is_decided_by_it():
     (only,) = weights(tuned("classification"), "good film")
     assert only.weight == pytest.approx(torch.tensor([0.0, 1.0]).softmax(0)[1].item())

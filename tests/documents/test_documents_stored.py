@@ -6,7 +6,8 @@ import yaml
 from rmt.cli.finetune import COMMAND
 from rmt.config import from_dict, to_dict
 from rmt.documents.config import FinetuneConfig
-from rmt.documents.stored import load_settings
+from rmt.documents.language_config import LanguageConfig
+from rmt.documents.stored import load_settings, run_task
 from rmt.errors import CheckpointError, ConfigError
 from rmt.train.stored import FORMAT, written
 
@@ -67,3 +68,14 @@ def test_a_checksum_that_was_deleted_on_purpose_asks_for_no_field_that_the_forma
     kept = [line for line in lines if not line.startswith(newer)]
     (run / "config.yaml").write_text("".join(kept).replace(f"format: {FORMAT}", "format: 5"))
     assert load_settings(run) == to_dict(CONFIG)
+
+
+def test_a_run_of_a_language_model_is_read_as_one(tmp_path):
+    config = LanguageConfig(data="novel.txt", backbone="gpt2")
+    (tmp_path / "config.yaml").write_text(written(config))
+    assert load_settings(tmp_path) == to_dict(config)
+    kept = [line for line in (tmp_path / "config.yaml").read_text().splitlines(True) if "sha256" not in line]
+    (tmp_path / "config.yaml").write_text("".join(kept))
+    assert load_settings(tmp_path) == to_dict(config)
+    with pytest.raises(ConfigError, match="is a language model, which labels no documents"):
+        run_task(tmp_path)

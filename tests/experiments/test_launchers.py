@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -123,6 +124,31 @@ def test_a_slurm_job_that_has_to_go_saves_and_is_queued_again(tmp_path):
     assert list((tmp_path / "first/seed-0/checkpoints").glob("step_*"))
     assert queued[0].function.command == work.command
     assert not record_of(cell, tmp_path)
+
+
+def test_a_cancelled_task_lets_its_worker_save_and_end(tmp_path, monkeypatch):
+    from rmt.experiments.launchers import QueuedWork
+
+    code = (
+        "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(7)); "
+        "print(1, flush=True); time.sleep(60)"
+    )
+    work, log = (
+        QueuedWork(str(tmp_path / "cell.json"), [sys.executable, "-c", code], {}),
+        tmp_path / "cell.log",
+    )
+    wait = subprocess.Popen.wait
+
+    def cancelled(child, timeout=None):
+        monkeypatch.setattr(subprocess.Popen, "wait", wait)
+        while not log.read_text():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "wait", cancelled)
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert work.child.returncode == 7
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 import rmt
 from rmt import Session
 from rmt.errors import CheckpointError
+from rmt.evaluate.perplexity import with_cache
 from rmt.infer.saved import fingerprint
 from tests.laws.models import LENGTH, build, configuration
 
@@ -57,6 +58,12 @@ def test_one_changed_weight_is_another_model_and_the_same_weights_are_the_same()
     with torch.no_grad():
         model.embedding.bias.copy_(twin.embedding.bias)
     assert fingerprint(model) == fingerprint(twin)
+
+
+def test_other_settings_with_the_same_weights_are_another_model():
+    model = build(configuration("rmt"))
+    first = fingerprint(model)
+    assert fingerprint(with_cache(model, 8)) != first
 
 
 def test_a_file_of_something_else_is_refused(tmp_path):

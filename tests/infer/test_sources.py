@@ -45,6 +45,23 @@ def test_what_is_no_token_is_refused_in_one_line_and_leaves_the_session_as_it_wa
 
 
 @pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ([1, 2.7], "token 2.7 is not an id"),
+        ([1, "3"], "token '3' is not an id"),
+        ([1, None], "token None is not an id"),
+        ([torch.tensor(1.9)], "are not ids"),
+        ([1, torch.tensor(1.9)], "are not ids"),
+    ],
+)
+def test_what_an_iterator_gives_is_judged_as_a_list_is(model, tokens, message):
+    session = rmt.Session(model, segment_length=2)
+    with pytest.raises(ConfigError, match=message):
+        session.feed(iter(tokens))
+    assert session.seen.tolist() == [0]
+
+
+@pytest.mark.parametrize(
     "other", ["runs/copy", torch.nn.Linear(2, 2), None], ids=["path", "layer", "nothing"]
 )
 def test_a_session_needs_a_model_that_reads_segments(other):

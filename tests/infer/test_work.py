@@ -92,3 +92,12 @@ def test_inference_has_no_gradient_and_no_dropout_and_leaves_the_model_as_it_was
     assert model.training
     with inference(model):
         assert not torch.is_autocast_enabled("cpu")
+
+
+def test_what_was_frozen_in_a_model_that_trains_stays_so():
+    model = build(configuration("rmt", dropout=0.5)).train()
+    frozen = model.backbone.layers[0].eval()
+    with inference(model):
+        assert not any(module.training for module in model.modules())
+    modes = {module.training for module in frozen.modules()}, model.backbone.layers[1].training
+    assert modes == ({False}, True)

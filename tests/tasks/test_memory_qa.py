@@ -175,6 +175,7 @@ def test_text_is_read_as_the_task_reads_it(data):
         ({"length": 15}, "length=15 .* too short: the shortest story of qa1 has 16 tokens"),
         ({"length": 1 << 62}, "length=4611686018427387904 .* must be at most 1099511627776"),
         ({"buckets": 0}, "buckets=0"),
+        ({"buckets": 60_001}, "buckets=60001 .* must be 1 to 60,000"),
         ({"held_out": "Ulysses"}, r"has no books/Ulysses….txt to test with"),
         ({"held_out": ".txt"}, "has no books/another.txt to train with"),
     ],

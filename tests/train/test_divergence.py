@@ -94,6 +94,7 @@ def test_a_run_goes_back_only_so_often(tmp_path, monkeypatch):
     explode(monkeypatch, rate=0.0)
     with pytest.raises(Diverged, match=f"it has gone back {MAX_TIMES_BACK} times already"):
         run(tiny(train=BACK), tmp_path)
+    assert len([record for record in metrics(tmp_path) if "times_back" in record]) == MAX_TIMES_BACK
 
 
 @pytest.mark.parametrize("stop", [6, 8])

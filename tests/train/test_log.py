@@ -33,6 +33,21 @@ def test_a_line_cut_short_by_a_crash_counts_as_never_written(tmp_path):
     assert [json.loads(line)["step"] for line in metrics.path.read_text().splitlines()] == [2, 3]
 
 
+def test_a_package_in_somebody_elses_repository_has_no_commit(tmp_path, monkeypatch):
+    monkeypatch.delenv("RMT_COMMIT", raising=False)
+    package = tmp_path / ".venv/rmt"
+    package.mkdir(parents=True)
+    (package / "log.py").touch()
+    for words in (
+        ["init", "-q"],
+        ["-c", "user.name=a", "-c", "user.email=b", "commit", "-q", "--allow-empty", "-m", "c"],
+    ):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    monkeypatch.setattr(log, "SOURCE", package)
+    monkeypatch.setattr(log, "__file__", str(package / "log.py"))
+    assert log.commit() == "unknown"
+
+
 def test_going_back_where_nothing_was_written_writes_nothing(tmp_path):
     MetricsLog(tmp_path).rewind(0)
     assert not list(tmp_path.iterdir())

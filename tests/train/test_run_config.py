@@ -1,5 +1,7 @@
 """The configuration of a run refuses what cannot be meant, wherever it comes from."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from rmt.config import leaves
@@ -75,7 +77,10 @@ def test_what_cannot_be_meant_is_refused(make, message):
 
 
 def test_the_largest_seed_can_be_used():
-    import torch
+    from rmt.documents.language_text import span_order
+    from rmt.train.feed import SequenceFeed
 
-    seed = RunConfig(seed=2**32 - 1).seed
-    torch.Generator().manual_seed(seed * 1_000_003 + 10**6)
+    config = RunConfig(seed=2**32 - 1)
+    feed = SimpleNamespace(config=config, order=(-1, None))
+    assert sorted(SequenceFeed.shuffled(feed, 10**6, 7).tolist()) == [*range(7)]
+    assert sorted(span_order(config.seed, 10**6, 7, 3)[1]) == [*range(7)]

@@ -1,10 +1,13 @@
 """The configuration in a run folder has a format: within it nothing may be missing."""
 
+import math
+
 import pytest
 import yaml
 
 from rmt.errors import CheckpointError, ConfigError
 from rmt.train.config import RunConfig
+from rmt.train.folder import FIELDS, reason_no_result
 from rmt.train.stored import FORMAT, load_config, settings_in, written
 from rmt.yamlfile import load_yaml
 
@@ -131,3 +134,19 @@ def test_comments_and_another_order_are_no_damage(tmp_path):
     with (tmp_path / "config.yaml").open("a") as file:
         file.write("# the run of Tuesday\n")
     assert load_config(tmp_path) == RunConfig(seed=3)
+
+
+@pytest.mark.parametrize("value", [math.exp(700), 1e9, -1.0])
+def test_a_result_may_be_as_large_as_a_perplexity_gets(value):
+    assert reason_no_result(result_of(value)) == ""
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 10**400])
+def test_a_result_that_was_not_measured_is_damage(value):
+    assert "is no number that can be measured" in reason_no_result(result_of(value))
+
+
+def result_of(value):
+    """A result, with everything in it but the value empty."""
+    empty = {name: kinds[0]() for name, kinds in FIELDS.items()}
+    return {**empty, "value": value}

@@ -113,6 +113,8 @@ def main(argv: Sequence[str]) -> int:
     from rmt.train.device import device_of
 
     device = device_of(invocation.settings.get("device", "auto"))
+    if device not in UPDATES:
+        raise ConfigError(f"device={device} is not measured; use {' or '.join(UPDATES)}")
     with tempfile.TemporaryDirectory() as folder:
         conditions = Conditions(device, options.updates or UPDATES[device], Path(folder))
         return measure(invocation, conditions, shlex.join(["rmt", "bench", *argv]))

@@ -1,4 +1,4 @@
-"""`rmt finetune DATA`: a pretrained model with memory learns to classify documents of any length."""
+"""`rmt finetune DATA`: a pretrained model with memory learns from documents of any length."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ COMMANDS = {
     "train": "train a model on a task",
     "evaluate": "measure a trained run on a split",
     "attention": "look into the memory of a trained run",
-    "finetune": "a pretrained model with memory learns to classify documents",
+    "finetune": "a pretrained model with memory learns from documents, or to write them",
     "predict": "label documents by such a run",
     "info": "what memory would be for a pretrained model",
     "stream": "read a text of any length in constant memory",

@@ -25,7 +25,6 @@ EXAMPLES = """examples:
   rmt predict runs/reviews-roberta-base-4-10-0 letter.txt speech.txt
   rmt predict RUN new.jsonl --text body --json      a line per row
   rmt predict RUN letter.txt --segments             which segments decided"""
-TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,29 +100,23 @@ def as_text(named: NamedDocument, answer: Answer) -> str:
 
 def texts(files: Sequence[str], options: PredictOptions) -> Iterator[NamedDocument]:
     """Every document with its name; rows of a table are numbered."""
-    from rmt.documents.corpus import require_filled, rows
+    from rmt.documents.corpus import FORMATS, require_filled, require_text, rows
     from rmt.textfile import utf8_text
 
     for file in map(Path, files):
         if not file.exists() or file.is_dir():
             problem = "is a folder" if file.is_dir() else "does not exist"
             raise DataError(f"file {str(file)!r} {problem}; name a text or a table")
-        if file.suffix not in TABLES:
-            yield whole(NamedDocument(str(file), utf8_text(file)))
+        if file.suffix not in FORMATS:
+            yield NamedDocument(str(file), require_text(utf8_text(file), str(file)))
             continue
         for number, row in enumerate(rows(file), 1):
             if options.text not in row:
                 raise DataError(f"{file}: row {number} has no column {options.text!r}; name it with --text")
-            require_filled(row, options.text, f"{file}: row {number}")
-            text = row[options.text]
-            joined = " ".join(map(str, text)) if isinstance(text, list) else str(text)
-            yield whole(NamedDocument(f"{file}:{number}", joined, str(row.get(options.question, ""))))
-
-
-def whole(named: NamedDocument) -> NamedDocument:
-    if not named.text.strip():
-        raise DataError(f"{named.name} is empty: there is nothing to label")
-    return named
+            for column in (options.text, options.question):
+                require_filled(row, column, f"{file}: row {number}")
+            text = require_text(row[options.text], f"{file}: row {number}")
+            yield NamedDocument(f"{file}:{number}", text, str(row.get(options.question, "")))
 
 
 def predicted(options: PredictOptions, named: Sequence[NamedDocument]) -> Iterator[Answer]:

@@ -53,7 +53,7 @@ def require_lengths(lengths: Any, tokens: Tensor) -> None:
         raise ConfigError(
             f"lengths={shown(lengths)} is not a whole number per row; give a tensor ({len(tokens)},) of int64"
         )
-    if lengths.min() < 0 or lengths.max() > tokens.shape[1]:
+    if ((lengths < 0) | (lengths > tokens.shape[1])).any():
         raise ConfigError(
             f"lengths={lengths.tolist()} must be 0 to {tokens.shape[1]}, the length of the rows"
         )

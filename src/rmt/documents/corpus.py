@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 from rmt.documents.classification import Classification
 from rmt.documents.task import Document, DocumentTask
 from rmt.errors import DataError
-from rmt.jsonfile import parse_json
+from rmt.jsonfile import json_lines, parse_json
 from rmt.textfile import utf8_text
 
 SPLITS = {"train": ("train",), "valid": ("valid", "validation", "dev", "val"), "test": ("test",)}
 SHARE = 10  # per cent of the training documents for a split that is not given
 FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+ENCODING = "utf-8-sig"  # UTF-8, with the byte-order mark that spreadsheets put in front or without
 
 
 class DocumentCorpus(NamedTuple):
@@ -218,7 +219,7 @@ def rows(file: Path) -> Iterator[dict[str, Any]]:
 
 def json_rows(file: Path) -> Iterator[dict[str, Any]]:
     """One JSON object per line, or one list of them."""
-    text = file.read_text(encoding="utf-8")
+    text = file.read_text(encoding=ENCODING)
     if text.lstrip().startswith("["):
         try:
             rows = parse_json(text)
@@ -226,7 +227,7 @@ def json_rows(file: Path) -> Iterator[dict[str, Any]]:
             raise DataError(f"{file} is not JSON ({error})") from None
         yield from (json_object(row, f"{file}: row {number}") for number, row in enumerate(rows, 1))
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(json_lines(text), 1):
         if not line.strip():
             continue
         try:
@@ -251,7 +252,7 @@ def json_object(row: Any, where: str) -> dict[str, Any]:
 def csv_rows(file: Path) -> Iterator[dict[str, Any]]:
     """Rows with a header, separated by commas, or tabs in a .tsv."""
     csv.field_size_limit(1 << 30)
-    with file.open(encoding="utf-8", newline="") as lines:
+    with file.open(encoding=ENCODING, newline="") as lines:
         try:
             yield from csv.DictReader(lines, delimiter="\t" if file.suffix == ".tsv" else ",")
         except csv.Error as error:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from rmt.documents import tagging
 from rmt.documents.task import Row
 from rmt.documents.tuned import TunedModel, accepted
 from rmt.errors import ConfigError
@@ -28,6 +29,9 @@ def segment_weights(tuned: TunedModel, row: Row, at_once: int = 8) -> list[Segme
     """
     if not tuned.task.is_certain:
         raise ConfigError(f"segments=True has no effect with task={tuned.task.name!r} of this backbone")
+    row = {
+        name: tagging.cut(values, tuned.longest, tuned.model.settings.suffix) for name, values in row.items()
+    }
     ids, ranges = row["input_ids"], list(segment_ranges(tuned, row))
     texts = [tuned.task.tokenizer.decode(ids[start:stop]) for start, stop in ranges]
     if len(ranges) == 1:

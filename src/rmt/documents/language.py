@@ -37,10 +37,10 @@ def tune_language(
     config: LanguageConfig, folder: Path, observer: FinetuneObserver, restart: bool = False
 ) -> tuple[dict[str, Any], bool]:
     """The result of a run in `folder`, and whether it was finished already."""
-    stored = "auto" if restart else stored_precision(folder, LanguageConfig)
+    stored = "auto" if restart else stored_precision(folder)
     config = replace(config, precision=precision_to_train(config.precision, stored, config.device))
     if not restart and (folder / "config.yaml").exists():
-        refuse_difference(load_settings(folder, LanguageConfig), to_dict(config), folder)
+        refuse_difference(load_settings(folder), to_dict(config), folder)
         if result := load_result(folder):
             return result, True
     run = LanguageRun(config, folder, observer)

@@ -46,7 +46,7 @@ def plain_name(config: AnyTuningConfig) -> str:
 def is_like(folder: Path, config: AnyTuningConfig) -> bool:
     """Whether a folder has a run of this configuration, whatever its seed and fold."""
     try:
-        stored = load_settings(folder, type(config))
+        stored = load_settings(folder)
     except RMTError:  # whatever it holds, it is not this
         return False
     free = RUN_OF_MANY | ({"precision"} if config.precision == "auto" else set())

@@ -9,6 +9,7 @@ from typing import Any, cast
 from rmt.config import check, leaves, plain
 from rmt.documents.config import FinetuneConfig
 from rmt.documents.kinds import TaskSettings
+from rmt.documents.language_config import LanguageConfig
 from rmt.errors import ConfigError
 from rmt.precision import AskedPrecision
 from rmt.seal import SEAL, unsealed
@@ -23,14 +24,15 @@ BEFORE = {"cache": 0}  # what they were before, where that is not the default of
 OLD_PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
 
-def load_settings(folder: Path, kind: type = FinetuneConfig) -> dict[str, Any]:
-    """The settings of the run in a folder, of this kind of configuration, by their names of today.
+def load_settings(folder: Path) -> dict[str, Any]:
+    """The settings of the run in a folder, of whatever task, by their names of today.
 
     What the commit that wrote them did not know has its default. Where no checksum proves that nothing else
     is missing, a field that is missing is damage.
     """
     path = folder / "config.yaml"
     values = load_yaml(path)
+    kind = LanguageConfig if values.get("task") == "lm" else FinetuneConfig
     fields = {leaf.name: plain(leaf.default) for leaf in leaves(kind)}
     version = format_of(values, path)
     if version >= SEALED_SINCE and SEAL not in values:
@@ -45,9 +47,9 @@ def renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**current, "precision": OLD_PRECISIONS.get(str(precision), precision)}
 
 
-def stored_precision(folder: Path, kind: type = FinetuneConfig) -> AskedPrecision:
+def stored_precision(folder: Path) -> AskedPrecision:
     """The number format of the run in a folder; auto where none was written down."""
-    settings = load_settings(folder, kind) if (folder / "config.yaml").exists() else {}
+    settings = load_settings(folder) if (folder / "config.yaml").exists() else {}
     return cast(AskedPrecision, check(settings.get("precision") or "auto", AskedPrecision, "precision"))
 
 

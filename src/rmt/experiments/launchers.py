@@ -123,15 +123,23 @@ class QueuedWork:
             self.child = subprocess.Popen(
                 self.command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **self.environment}
             )
-            return self.child.wait()
+            try:
+                return self.child.wait()
+            except BaseException:  # the task is cancelled: Ray raises KeyboardInterrupt in it
+                self.end_child()
+                raise
+
+    def end_child(self) -> None:
+        """Let the worker save and end."""
+        if self.child is not None and self.child.poll() is None:
+            self.child.send_signal(signal.SIGTERM)
+            self.child.wait()
 
     def checkpoint(self) -> Any:
         """Called by submitit before a job's time is over or it is preempted: save, and queue again."""
         from submitit.helpers import DelayedSubmission
 
-        if self.child is not None and self.child.poll() is None:
-            self.child.send_signal(signal.SIGTERM)
-            self.child.wait()
+        self.end_child()
         return DelayedSubmission(QueuedWork(self.file, self.command, self.environment))
 
 

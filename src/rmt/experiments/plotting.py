@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeGuard
 
 from rmt.analysis.curves import CurveSheet, PlottedRun, Points, chart
 from rmt.errors import ConfigError
 from rmt.experiments.listed import ABSENT, ListedRun, by_setting, label, spelled, telling
-from rmt.jsonfile import parse_json
 from rmt.seal import NotWhole, load_record
-from rmt.train.log import METRICS_FILE
+from rmt.train.log import METRICS_FILE, MetricsLog
 from rmt.train.names import short_name
 from rmt.train.probe import MemoryProbe
 from rmt.train.stored import TASK_FILE
@@ -67,13 +65,13 @@ def require_curves(started: Sequence[Any], runs: Sequence[ListedRun], metric: st
             "train it further"
         )
     if metric and not any(series.keys() - {LOSS} for _, series in started):
-        names = sorted({name for run, _ in started for name in measured(records(run.folder))})
+        names = sorted({name for run, _ in started for name in measured(MetricsLog(run.folder).records())})
         raise ConfigError(f"metric={metric!r} was not measured; choose from: {', '.join(names)}")
 
 
 def series_of(run: ListedRun, metric: str | None) -> Series:
     """What a run has logged, by quantity; nothing before its first line."""
-    lines = records(run.folder)
+    lines = MetricsLog(run.folder).records()
     losses = points(lines, "loss", "")
     drawn = {LOSS: losses} if losses else {}
     if metric in MemoryProbe._fields:
@@ -100,22 +98,6 @@ def by_border(lines: Sequence[dict[str, Any]], name: str) -> Series:
 def measured(lines: Sequence[dict[str, Any]]) -> list[str]:
     """What can be drawn: of the validation set, and of memory."""
     return [*evaluated(lines), *(name for name in MemoryProbe._fields if any(name in line for line in lines))]
-
-
-def records(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's log; one that a crash has cut short was never written."""
-    path = folder / METRICS_FILE
-    if not path.is_file():
-        return []
-    lines: list[dict[str, Any]] = []
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            record = parse_json(text)
-        except ValueError:
-            continue
-        if isinstance(record, dict):
-            lines.append(record)
-    return lines
 
 
 def points(lines: Sequence[dict[str, Any]], name: str, split: str) -> list[tuple[float, float]]:

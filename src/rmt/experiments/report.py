@@ -15,7 +15,7 @@ from rmt.errors import ConfigError, RMTError
 from rmt.experiments.cells import RECORD
 from rmt.experiments.paper import PUBLISHED, PublishedCell
 from rmt.experiments.shown import REMEDY, Result, shown_result
-from rmt.jsonfile import parse_json
+from rmt.jsonfile import json_lines, parse_json
 from rmt.seal import load_record, unsealed
 
 HEADINGS = (
@@ -109,7 +109,7 @@ def is_cell(record: Any) -> bool:
 def lines_of(file: Path) -> list[Any]:
     """The records of a .jsonl file."""
     try:
-        records = [parse_json(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        records = [parse_json(line) for line in json_lines(file.read_text(encoding="utf-8"))]
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"results {str(file)!r} cannot be read ({reason}); {REMEDY}") from None

@@ -130,10 +130,8 @@ def layered(
 
 
 def block_mask(config: Any, embedded: Tensor, kind: Tensor, exists: Tensor) -> Any:
-    """`causal_blocks` for the attention implementation of `config`."""
+    """`causal_blocks` for an attention implementation that takes no dense mask."""
     attention = config._attn_implementation
-    if attention in DENSE:
-        return additive(causal_blocks(kind, exists), embedded.dtype)
     if attention == "flex_attention":
         from transformers.masking_utils import create_causal_mask
 

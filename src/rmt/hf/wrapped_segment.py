@@ -37,7 +37,7 @@ class WrappedSegment:
                 f"a segment of {longest} tokens is longer than segment_length={most}; close it before"
             )
         exists = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-        return self.cache.encode(self.cache.cell.embedding(tokens), exists)
+        return self.cache.encode(self.cache.cell.embedded(tokens), exists)
 
     def close(self) -> State:
         """Run the write block and return the state for the next segment; no tokens, no segment."""

@@ -109,16 +109,16 @@ def digest(tensors: dict[str, Tensor], about: dict[str, str]) -> str:
 def fingerprint(model: Any) -> str:
     """What two models have to share to be the same: settings, and every weight to the last bit.
 
-    It is computed again only after a weight was written to. A setting at its default does not count, so a
-    later release may have more of them.
+    It is computed again only after a setting has changed or a weight was written to. A setting at its
+    default does not count, so a later release may have more of them.
     """
     weights = model.state_dict(keep_vars=True)
-    key = tuple((name, weight.data_ptr(), weight._version) for name, weight in weights.items())
+    settings = json.dumps(changed(getattr(model, "settings", model.config)), sort_keys=True)
+    key = settings, *((name, weight.data_ptr(), weight._version) for name, weight in weights.items())
     known = model.__dict__.get("_fingerprint")
     if known is not None and known[0] == key:
         return str(known[1])
-    settings = changed(getattr(model, "settings", model.config))
-    checksum = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    checksum = hashlib.sha256(settings.encode())
     add_tensors(checksum, weights)
     model.__dict__["_fingerprint"] = (key, checksum.hexdigest()[:16])
     return checksum.hexdigest()[:16]

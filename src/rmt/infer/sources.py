@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, filterfalse, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,7 +61,9 @@ def of_iterator(items: Iterator[Any], tokenizer: Any, batch: int) -> Iterator[To
     """Each item in turn; single tokens are gathered into pieces."""
     for item in items:
         if is_token(item):
-            ids = [int(item), *map(int, islice(items, GROUP - 1))]
+            ids = [item, *islice(items, GROUP - 1)]
+            for strange in filterfalse(is_token, ids):
+                raise not_an_id(strange)
             yield together([ids], batch)
         else:
             yield from pieces(item, tokenizer, batch)

@@ -113,11 +113,11 @@ def inference(model: Any, precision: str = PLAIN) -> Iterator[None]:
 @contextmanager
 def evaluation_mode(model: Any) -> Iterator[None]:
     """While this is open, nothing is dropped; modules are visited only where there is something to change."""
-    was_training = model.training
-    if was_training:
+    training = [module for module in model.modules() if module.training] if model.training else []
+    if training:
         model.eval()
     try:
         yield
     finally:
-        if was_training:
-            model.train()
+        for module in training:
+            module.training = True

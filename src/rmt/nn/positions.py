@@ -74,7 +74,7 @@ class RelativeLayer(nn.Module):
         r = self.project(table.rows).unflatten(-1, (self.heads, -1))  # (W, H, E)
         asked = (query + table.position_bias[:, None]) / math.sqrt(query.shape[-1])
         scores = asked.transpose(0, 1).flatten(1, 2) @ r.permute(1, 2, 0)  # (H, B · Q, W)
-        return self.align(scores.unflatten(1, (len(query), -1)).transpose(0, 1), table.axis)
+        return self.align(scores.unflatten(1, (len(query), query.shape[2])).transpose(0, 1), table.axis)
 
     def align(self, scores: Tensor, axis: Axis) -> Tensor:
         """Column w of `scores` is distance K-1-w; put each where its key is."""

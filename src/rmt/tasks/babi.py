@@ -25,7 +25,7 @@ from rmt.tasks.unknown import TokenizedText
 from rmt.textfile import SUFFIXES, open_text, utf8_text
 
 LINES = 4096  # of a novel at a time
-MOST_BUCKETS = 60_000  # as in the task memory-qa
+MOST_BUCKETS = 60_000  # with the words of facts, ids fit into 16 bits
 LONGEST_NUMBER = 10  # digits of the number of a line
 WORD = re.compile(r"[a-z0-9']+|[^\sa-z0-9']")
 

@@ -16,12 +16,11 @@ from typing import ClassVar
 import numpy as np
 
 from rmt.errors import ConfigError, unknown
-from rmt.tasks.babi import HashedWordTokenizer, Library, Story, data_files, open_library
+from rmt.tasks.babi import MOST_BUCKETS, HashedWordTokenizer, Library, Story, data_files, open_library
 from rmt.tasks.scatter import Scattered, Sheet, excerpts
 from rmt.tasks.task import Batch, BeyondSplit, Examples, Task, next_token, to_batch
 
 SPLITS = ("train", "valid", "test")
-LARGEST_VOCABULARY = 1 << 16
 MAX_LENGTH = 1 << 40  # tokens: a hundred thousand times what was ever asked for, and no array overflows
 
 
@@ -51,8 +50,8 @@ class MemoryQA(Task):
         super().__post_init__()
         if not 1 <= self.qa <= 5:
             raise ConfigError(f"qa={self.qa} of task {self.name!r} must be 1 to 5")
-        if self.buckets < 1 or self.vocabulary > LARGEST_VOCABULARY:
-            raise ConfigError(f"buckets={self.buckets} of task {self.name!r} must be 1 to 60000")
+        if not 1 <= self.buckets <= MOST_BUCKETS:
+            raise ConfigError(f"buckets={self.buckets} of task {self.name!r} must be 1 to {MOST_BUCKETS:,}")
         if self.length > MAX_LENGTH:
             raise ConfigError(f"length={self.length} of task {self.name!r} must be at most {MAX_LENGTH}")
         if not self.fitting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from rmt.store import write_whole
 from rmt.train.stored import written
 
 REMEDY = "delete it and run the command again"
-MAX_NUMBER = 2.0**63  # of steps, seconds, or a perplexity; and not a number is above it, too
+MAX_NUMBER = sys.float_info.max  # a perplexity can be near it; infinity and not a number are not below it
 FIELDS: dict[str, tuple[type, ...]] = {
     "task": (str,),
     "model": (str,),

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from rmt.jsonfile import json_lines
 from rmt.store import append_line, write_whole
 
 METRICS_FILE = "metrics.jsonl"
@@ -51,17 +52,19 @@ class MetricsLog:
 
     def records(self) -> list[dict[str, Any]]:
         """All lines so far, but for one that a crash has cut short."""
-        lines = (
-            self.path.read_text(encoding="utf-8", errors="replace").splitlines() if self.path.exists() else []
+        return [json.loads(line) for line in self.lines() if place_of(line)[0] < math.inf]
+
+    def lines(self) -> list[str]:
+        """Each as it was written."""
+        return (
+            json_lines(self.path.read_text(encoding="utf-8", errors="replace")) if self.path.is_file() else []
         )
-        return [json.loads(line) for line in lines if place_of(line)[0] < math.inf]
 
     def rewind(self, step: int, times_back: int = 0) -> None:
         """Drop what came after `step`, where a run had gone back so often: it is written again."""
         if not self.path.exists():
             return
-        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
-        places = [(line, *place_of(line)) for line in lines]
+        places = [(line, *place_of(line)) for line in self.lines()]
         kept = [line for line, at, back in places if at <= step and back <= times_back]
         write_whole(self.path, "".join(line + "\n" for line in kept))
 
@@ -90,14 +93,23 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit of the source tree; RMT_COMMIT names it where the history is not at hand."""
+    """The commit of the source tree; RMT_COMMIT names it where the history is not at hand.
+
+    A package that is installed within somebody else's repository has none.
+    """
     if "RMT_COMMIT" in os.environ:
         return os.environ["RMT_COMMIT"]
-    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        return subprocess.run(git, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        git("ls-files", "--error-unmatch", __file__)
+        return git("describe", "--always", "--dirty", "--abbrev=12")
     except (OSError, subprocess.SubprocessError):
         return "unknown"
+
+
+def git(*words: str) -> str:
+    """What git says in the folder of the source."""
+    command = ["git", "-C", str(SOURCE), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
 
 def source_hash() -> str:

@@ -14,21 +14,15 @@ from rmt.train.processes import Processes
 
 
 def mixed(model: SegmentModel, processes: Processes) -> Callable[..., Output]:
-    """The model as it is called: what it is given is rounded to bfloat16, what it gives is in float32."""
+    """The model as it is called: products in bfloat16, and what it gives in float32."""
 
     def call(*inputs: Any, **options: Any) -> Output:
-        inputs, options = tree_map_only(Tensor, rounded, (inputs, options))
         with processes.autocast():
             output = model(*inputs, **options)
         result: Output = tree_map_only(Tensor, widened, output)
         return result
 
     return call
-
-
-def rounded(tensor: Tensor) -> Tensor:
-    """Numbers in bfloat16; tokens and masks as they are."""
-    return tensor.bfloat16() if tensor.is_floating_point() else tensor
 
 
 def widened(tensor: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ class SingleUpdater(Updater):
     def describe_path(self) -> str:
         """The number format, the device and how updates run on it and why, in a line."""
         device = f"{self.processes.precision} on {device_name(self.processes.device)}"
-        if self.processes.device.type == "cpu":
+        if self.processes.device.type != "cuda":
             return device
         unrecorded = self.reason_not_recorded or ("" if self.accelerated else "compile=off")
         reasons = {"recorded": unrecorded, "by the engine": self.reason_not_served}
