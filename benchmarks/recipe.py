@@ -30,6 +30,9 @@ from statistics import median
 from threading import Condition
 from typing import Any, NamedTuple
 
+from rmt.seal import load_record, sealed
+from rmt.train.folder import REMEDY
+
 TOGETHER = 8  # seeds of one command
 APART = 4  # the same where a curriculum trains them one after the other
 MANY = 9  # segments of long copies; with more, answers are generated less often, for that takes longest
@@ -76,9 +79,9 @@ class Row(NamedTuple):
         """What came out so far, seed by seed, with the first step at which validation was as asked."""
         results = []
         for file in self.folder(out).glob("**/result.json"):
-            result = json.loads(file.read_text())
+            result = load_record(file, REMEDY)
             reached = self.first_step(file.parent / "metrics.jsonl", result["metric"])
-            results.append(result | {"row": self.name, "reached": reached})
+            results.append(sealed(result | {"row": self.name, "reached": reached}))
         return sorted(results, key=lambda result: result["seed"])
 
     def first_step(self, log: Path, metric: str) -> int | None:

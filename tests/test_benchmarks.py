@@ -15,6 +15,7 @@ from benchmarks.speed_chart import CARD, CHARTED, bars, newest_rows, records_in,
 from rmt.bench import measure
 from rmt.bench.text import made_text
 from rmt.cli.main import main
+from rmt.experiments.report import load_results
 from tests.cli.command import TINY
 
 CHECKOUT = "RMT_ORIGINAL"  # names a clone of booydar/LM-RMT
@@ -219,6 +220,7 @@ def test_rows_of_the_recipe_tell_what_their_runs_reached(tmp_path, monkeypatch, 
     recipe.main(["--out", str(tmp_path)])
     results = [json.loads(line) for line in (tmp_path / "recipe.jsonl").read_text().splitlines()]
     assert [result["seed"] for result in results] == [0, 1]
+    assert len(list(load_results([tmp_path / "recipe.jsonl"], warn=pytest.fail))) == 2
     values = recipe.spread([result["value"] for result in results], "{:.4f}")
     line = f"| copy-2 in 3 | 0.99 in 4 steps, 2 seeds | 2 | 0 | – | 4 | {values} |"
     assert line in (tmp_path / "recipe.md").read_text()

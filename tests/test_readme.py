@@ -14,6 +14,7 @@ import pytest
 
 from rmt.config import from_dict
 from rmt.documents.config import FinetuneConfig
+from rmt.seal import unsealed
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -186,6 +187,12 @@ def test_a_result_has_everything_that_makes_it_a_result(name: str) -> None:
         result = json.loads(line)
         assert needed <= result.keys()
         assert {"commit", "device", "torch"} <= result["environment"].keys()
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "results").glob("*.jsonl")), ids=lambda file: file.stem)
+def test_published_records_are_whole(file: Path) -> None:
+    for line in file.read_text().splitlines():
+        unsealed(json.loads(line), file, "publish it again")
 
 
 def test_the_table_of_the_results_page_is_what_the_report_prints(capsys: pytest.CaptureFixture[str]) -> None:

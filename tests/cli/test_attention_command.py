@@ -82,9 +82,10 @@ def test_serving_opens_the_page_at_its_address(capsys, run, monkeypatch):
         (["--example", "13"], "must be 1 to 12"),
         (["--segments", "7"], "nearest: 5, 9"),
         (["-o", "missing/page.html"], "missing/page.html"),
+        (["-o", "page.png"], "out='page.png' must end in .html: it is a page"),
         (["--serve", "--port", "70000"], "port=70000 must be 0 to 65535"),
     ],
-    ids=["token", "text-and-examples", "example", "segments", "place", "port"],
+    ids=["token", "text-and-examples", "example", "segments", "place", "ending", "port"],
 )
 def test_a_mistake_about_a_run_is_one_line(capsys, run, options, said):
     assert main(["attention", str(run), *options]) == 2

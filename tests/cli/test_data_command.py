@@ -177,3 +177,12 @@ def test_a_copy_is_unpacked_and_the_next_step_told(capsys, monkeypatch):
     assert (code, err) == (0, "")
     assert out.splitlines()[-1] == "next: rmt data prepare enwik8"
     assert rmt(capsys, "data prepare enwik8").code == 0
+
+
+def test_of_a_short_text_as_many_examples_are_shown_as_there_are(capsys):
+    Path("short.txt").write_text("some words of a book " * 460)
+    code, out, _ = rmt(capsys, "data show text --data short.txt")
+    assert code == 0
+    assert 1 <= out.count("\nexample ") < 3
+    code, _, err = rmt(capsys, "data show text --data short.txt --examples 3")
+    assert (code, err.count("examples=3")) == (2, 1)

@@ -119,3 +119,13 @@ def test_no_file_of_a_run_takes_the_place_of_a_closed_stream(finished):
     script = f"{sys.executable} -m rmt train copy {TINY} --out run <&- >&- 2>&-"
     assert subprocess.run(["bash", "-c", script]).returncode == 0
     assert Path("run/config.yaml").read_bytes() == (finished / "config.yaml").read_bytes()
+
+
+def test_a_table_that_nobody_reads_any_more_ends_like_everything_else_that_is_printed(monkeypatch):
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    with pytest.raises(BrokenPipeError):
+        console().print("a line")

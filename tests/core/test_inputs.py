@@ -68,6 +68,36 @@ def test_lengths_are_a_whole_number_for_each_row(model, lengths):
         model(IDS, model.initial_state(2), lengths=lengths)
 
 
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        (IDS.T, r"targets of shape \(3, 2\) do not fit tokens of shape \(2, 3\)"),
+        (IDS.flatten(), r"targets of shape \(6,\) are not rows"),
+        (IDS[:, :2], r"targets of shape \(2, 2\) do not fit"),
+        (IDS.float(), "targets of type torch.float32 are not ids"),
+        (IDS.tolist(), "is no tensor"),
+        (IDS + 1000, "targets hold an id that is not in the vocabulary"),
+    ],
+)
+def test_targets_are_an_id_for_each_token(model, targets, message):
+    with pytest.raises(ConfigError, match=message):
+        model(IDS, model.initial_state(2), targets=targets)
+
+
+def test_targets_of_32_bits_have_the_same_losses(model):
+    state = model.initial_state(2)
+    assert torch.equal(*(model(IDS, state, targets=ids).losses for ids in (IDS, IDS.int())))
+
+
+def test_a_segment_of_no_tokens_is_judged_as_any_other(model):
+    state, none = model.initial_state(2), IDS[:, :0]
+    assert model(none, state, targets=none).losses.shape == (2, 0)
+    with pytest.raises(ConfigError, match="lengths="):
+        model(none, state, lengths=torch.tensor([5, 5]))
+    with pytest.raises(ConfigError, match="padding='middle' is not right or left"):
+        model(none, state, padding="middle")
+
+
 def test_a_batch_of_no_rows_has_lengths_of_none(model):
     none = torch.zeros(0, dtype=torch.long)
     assert model(IDS[:0], model.initial_state(0), lengths=none).logits.shape[:2] == IDS[:0].shape

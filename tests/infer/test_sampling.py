@@ -1,8 +1,10 @@
 """Drawing a token: the likeliest, or from the tokens that top_k and top_p leave."""
 
+import numpy as np
 import pytest
 import torch
 
+from rmt.errors import ConfigError
 from rmt.infer.sampling import Sampling, generators_of, kept, sample
 
 LOGITS = torch.tensor([[0.4, 0.3, 0.2, 0.1]]).log()
@@ -45,3 +47,17 @@ def test_the_same_seed_draws_the_same_and_rows_have_seeds_of_their_own():
     assert first.tolist() == again.tolist()
     assert len(set(first.tolist())) == 3
     assert sample(rows[:1], Sampling(), generators_of(5, 1)).item() == first[1].item()
+
+
+def test_the_lowest_temperature_takes_the_likeliest():
+    assert share(temperature=1e-310) == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("seed", [1.5, "a", True, -1, 2**63])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(ConfigError, match="seed="):
+        generators_of(seed, 1)
+
+
+def test_a_number_of_numpy_is_a_seed():
+    assert generators_of(np.int64(3), 1)[0].initial_seed() == 3

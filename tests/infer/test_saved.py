@@ -60,6 +60,19 @@ def test_one_changed_weight_is_another_model_and_the_same_weights_are_the_same()
     assert fingerprint(model) == fingerprint(twin)
 
 
+def test_a_weight_that_was_written_to_behind_torchs_back_is_another():
+    model = build(configuration("rmt"))
+    first = fingerprint(model)
+    model.memory.tokens.weight.data.add_(5)
+    assert fingerprint(model) != first
+
+
+def test_a_model_made_without_gradients_has_a_fingerprint_too():
+    with torch.inference_mode():
+        made = build(configuration("rmt"))
+    assert fingerprint(made) == fingerprint(build(configuration("rmt")))
+
+
 def test_other_settings_with_the_same_weights_are_another_model():
     model = build(configuration("rmt"))
     first = fingerprint(model)

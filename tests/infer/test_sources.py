@@ -1,5 +1,6 @@
 """What a session can be fed with, and the line that answers everything else."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -85,3 +86,25 @@ def test_a_session_says_in_a_line_how_far_it_is(model):
     assert repr(session) == f"Session(SegmentModel, segments of 4, 1,234 tokens read, {state})"
     many = rmt.Session(model, segment_length=4, batch=3)
     assert repr(many).startswith("Session(SegmentModel, segments of 4, batch 3, 0 tokens read, State(batch 3")
+
+
+@pytest.mark.parametrize(
+    "ids", [np.arange(6)[::-1], np.arange(6).astype(">i8"), np.arange(6, dtype=np.uint8), np.arange(12)[::2]]
+)
+def test_an_array_is_read_however_it_lies_in_memory(model, ids):
+    mine, theirs = (rmt.Session(model, segment_length=4) for _ in range(2))
+    mine.feed(ids % 8)
+    theirs.feed((ids % 8).tolist())
+    assert torch.equal(mine.state.memory, theirs.state.memory)
+
+
+@pytest.mark.parametrize("ids", [np.array(["a"]), np.array([1.0]), np.array([True]), np.array([None])])
+def test_an_array_of_something_else_is_refused(model, ids):
+    with pytest.raises(ConfigError, match=r"tokens of type .* are not ids; give whole numbers"):
+        rmt.Session(model, segment_length=4).feed(ids)
+
+
+def test_a_fork_has_a_note_of_its_own(model):
+    session = rmt.Session(model, segment_length=4)
+    session.fork().note["page"] = 1
+    assert session.note == {}

@@ -8,7 +8,7 @@ import torch
 
 from rmt import SegmentModel
 from rmt.infer.segments import whole_segment
-from rmt.infer.work import KEPT, RecordedWork, addresses, inference, worker_of
+from rmt.infer.work import KEPT, RecordedWork, addresses, evaluation_mode, inference, worker_of
 from tests.infer.engines import served
 from tests.laws.models import assert_same, assert_same_state, build, configuration, random_tokens
 
@@ -92,6 +92,17 @@ def test_inference_has_no_gradient_and_no_dropout_and_leaves_the_model_as_it_was
     assert model.training
     with inference(model):
         assert not torch.is_autocast_enabled("cpu")
+
+
+def test_a_model_stays_in_evaluation_while_anyone_reads_with_it():
+    model = build(configuration("rmt", dropout=0.5)).train()
+    first, second = evaluation_mode(model), evaluation_mode(model)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not any(module.training for module in model.modules())
+    second.__exit__(None, None, None)
+    assert all(module.training for module in model.modules())
 
 
 def test_what_was_frozen_in_a_model_that_trains_stays_so():

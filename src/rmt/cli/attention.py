@@ -14,7 +14,7 @@ from rmt.cli.notes import warn
 from rmt.cli.pretrained import quiet_transformers
 from rmt.cli.terminal import console
 from rmt.config import Interval, at_least, option, required
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, shown
 from rmt.location import trusting
 from rmt.store import write_page
 from rmt.tasks.unknown import RULES, UnknownRule
@@ -56,6 +56,8 @@ class AttentionOptions(TrustOptions):
         super().__post_init__()
         if self.unknown is not None:
             UnknownRule.parse(self.unknown)
+        if self.out is not None and Path(self.out).suffix.lower() != ".html":
+            raise ConfigError(f"out={shown(self.out)} must end in .html: it is a page")
         if self.text is not None and (self.example, self.examples, self.split) != (1, 4, "test"):
             raise ConfigError("text takes the place of examples; leave example, examples and split out")
         if self.port and not self.serve:

@@ -12,6 +12,7 @@ from rmt.cli.front import Command, Options
 from rmt.config import at_least, check_fields, option, required
 from rmt.errors import ConfigError, unknown
 
+EXAMPLES_SHOWN = 3
 ABOUT = "The tasks and their examples; corpora for language modelling."
 
 
@@ -47,7 +48,7 @@ class ShowOptions(Options):
     """The options of `rmt data show`."""
 
     task: ShownTask = required("what to show")
-    examples: int = option(3, "how many", at_least(1))
+    examples: int | None = option(None, f"how many; none = {EXAMPLES_SHOWN}, or all if fewer", at_least(1))
     split: Literal["train", "valid", "test"] = option("test", "which examples")
 
 
@@ -60,10 +61,20 @@ def list_tasks(options: ListOptions) -> int:
     return 0
 
 
+def examples_of(task: Any, options: ShowOptions) -> Any:
+    """As many as asked for, which must be there, or a few."""
+    from rmt.tasks.task import BeyondSplit
+
+    count = options.examples or len(task.beginning(options.split, EXAMPLES_SHOWN).tokens) or 1
+    try:
+        return task.split(options.split, count)
+    except BeyondSplit as error:
+        raise error.said_of("examples", count) from None
+
+
 def show_task(options: ShowOptions) -> int:
     from rmt.experiments.recipe import sizes_of
     from rmt.tasks.registry import make_task
-    from rmt.tasks.task import BeyondSplit
 
     shown = options.task
     usual = sizes_of({"task": {"name": shown.name}}, "modern", "small").get("task", {})
@@ -71,12 +82,9 @@ def show_task(options: ShowOptions) -> int:
     if shown.segments > 1 and "segments" not in task.settings:
         raise ConfigError(f"segments={shown.segments} has no effect on task {shown.name!r}; leave it out")
     step = task.tokens_per_segment(shown.segments)
-    try:
-        batch = task.split(options.split, options.examples)
-    except BeyondSplit as error:
-        raise error.said_of("examples", options.examples) from None
+    batch = examples_of(task, options)
     print(task.describe())
-    for row in range(options.examples):
+    for row in range(len(batch.tokens)):
         print(f"\nexample {row + 1}")
         for number, start in enumerate(range(0, task.total_length, step), 1):
             span = slice(start, start + step)

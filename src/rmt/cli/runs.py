@@ -79,6 +79,7 @@ def row_of(run: ListedRun) -> dict[str, Any]:
     return {
         "run": str(run.folder),
         "task": str(settings["data"]) if is_documents else settings["task.name"],
+        "data": str(settings["data"] if is_documents else settings["task.data"]),
         "length": (settings["segment_length"] or "") if is_documents else settings["task.length"],
         "segments": run.value("segments"),
         "model": Path(str(settings["backbone"])).name if is_documents else settings["preset"],

@@ -66,7 +66,11 @@ def write_text(text: str) -> None:
 
 def console(*, stderr: bool = False, width: int | None = None) -> Console:
     """Where rich draws; `width` is that of a pipe, which has none of its own."""
-    from rich.console import Console
+    from rich import console as rich
+
+    class Console(rich.Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # whoever reads has seen enough, as of everything else that is printed
 
     stream = unchanged(sys.stderr if stderr else sys.stdout)
     terminal = Console(file=stream, markup=False, highlight=False, emoji=False)

@@ -59,6 +59,18 @@ def require_lengths(lengths: Any, tokens: Tensor) -> None:
         )
 
 
+def require_targets(targets: Any, tokens: Tensor) -> Tensor:
+    """The ids to predict at each place of the tokens (B, L), as int64; refuse what does not say them."""
+    require_ids(targets, "targets")
+    if targets.shape != tokens.shape:
+        raise ConfigError(
+            f"targets of shape {tuple(targets.shape)} do not fit tokens of shape {tuple(tokens.shape)}; give "
+            "the id to predict at each place"
+        )
+    ids: Tensor = targets.long()
+    return ids
+
+
 def require_reset(reset: Any, tokens: Tensor) -> None:
     """Refuse what does not say which rows (B,) start anew."""
     if not isinstance(reset, Tensor) or reset.dtype != torch.bool or reset.shape != tokens.shape[:1]:
@@ -109,6 +121,6 @@ def require_read_block(read: Tensor, size: int, width: int) -> Tensor:
     return read
 
 
-def unknown_ids(vocabulary: int) -> ConfigError:
+def unknown_ids(vocabulary: int, name: str = "tokens") -> ConfigError:
     """The error for ids that have no embedding; on a GPU, which does not tell, torch has its own."""
-    return ConfigError(f"tokens hold an id that is not in the vocabulary; ids are 0 to {vocabulary - 1}")
+    return ConfigError(f"{name} hold an id that is not in the vocabulary; ids are 0 to {vocabulary - 1}")

@@ -18,6 +18,7 @@ from rmt.core.inputs import (
     require_reset,
     require_segment,
     require_state,
+    require_targets,
     unknown_ids,
     whole_number,
 )
@@ -122,13 +123,17 @@ class SegmentModel(nn.Module):
         `predict`, the logits are (B, 0, V) and only what the next state needs is computed.
         """
         require_segment(tokens, state, self.config)
-        if targets is not None and not predict:
-            raise ConfigError("targets were given where predict=False; leave one of them out")
+        if targets is not None:
+            targets = require_targets(targets, tokens)
+            if not predict:
+                raise ConfigError("targets were given where predict=False; leave one of them out")
         if reset is not None:
             require_reset(reset, tokens)
             state = self.initial_state(len(tokens)).where(reset, state)
         if tokens.shape[1] == 0:
-            return Output(self.embedding.logits(self.embedding(tokens)), state)
+            self.valid(tokens, lengths, padding)
+            logits = self.embedding.logits(self.embedding(tokens))
+            return Output(logits, state, (), None if targets is None else logits.new_zeros(targets.shape))
         encoded = self.encode(tokens, state, lengths, padding, attention, predict)
         predicted = self.predict(encoded.hidden, encoded.write, targets, capacities)
         return Output(predicted[0], encoded.state, encoded.attention if attention else (), *predicted[1:])
@@ -194,7 +199,10 @@ class SegmentModel(nn.Module):
         """Logits, losses and the loss of memory; without targets, logits only."""
         if targets is None:
             return self.embedding.logits(hidden), None, None
-        logits, losses = self.embedding.scored(hidden, targets, capacities)
+        try:
+            logits, losses = self.embedding.scored(hidden, targets, capacities)
+        except IndexError:
+            raise unknown_ids(self.config.vocabulary, "targets") from None
         if not self.config.memory.predicts:
             return logits, losses, None
         special = torch.full(write.shape[:2], self.config.vocabulary - 1, device=write.device)
@@ -222,15 +230,15 @@ class SegmentModel(nn.Module):
 
     def valid(self, tokens: Tensor, lengths: Tensor | None, padding: str) -> Tensor | None:
         """Which tokens of a ragged batch exist, (B, L); none when all do."""
+        if padding not in ("right", "left"):
+            raise ConfigError(f"padding={padding!r} is not right or left")
         if lengths is None:
             return None
         self.refuse_wrapped_distances("a ragged batch")
+        require_lengths(lengths, tokens)
         column = torch.arange(tokens.shape[1], device=tokens.device)
         if padding == "left":
             column = column.flip(0)
-        elif padding != "right":
-            raise ConfigError(f"padding={padding!r} is not right or left")
-        require_lengths(lengths, tokens)
         return column < lengths[:, None]
 
     def refuse_wrapped_distances(self, what: str) -> None:

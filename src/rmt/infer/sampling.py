@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rmt.config import between, check_fields, needless, option, positive
+from rmt.core.inputs import whole_number
 from rmt.errors import ConfigError
 
 
@@ -38,7 +39,8 @@ def sample(logits: Tensor, sampling: Sampling, generators: Sequence[torch.Genera
     logits = logits.detach().cpu().double()
     if sampling.temperature == 0:
         return logits.argmax(-1)
-    probabilities = kept(logits / sampling.temperature, sampling).softmax(-1)
+    likeliest = logits.amax(-1, keepdim=True)  # less it, no temperature is too low to divide by
+    probabilities = kept((logits - likeliest) / sampling.temperature, sampling).softmax(-1)
     drawn = [
         torch.multinomial(row, 1, generator=generator)
         for row, generator in zip(probabilities, generators, strict=True)
@@ -63,6 +65,6 @@ def generators_of(seed: int | None, batch: int) -> list[torch.Generator]:
     """A generator for each row: row b of a batch draws what a batch of one draws with seed + b."""
     if seed is None:
         seed = int(torch.randint(2**31, ()))
-    if not 0 <= seed < 2**63 - batch:
+    if (seed := whole_number("seed", seed, zero=True)) >= 2**63 - batch:
         raise ConfigError(f"seed={seed} must be at least 0 and below {2**63 - batch}")
     return [torch.Generator().manual_seed(seed + row) for row in range(batch)]

@@ -114,7 +114,7 @@ def fingerprint(model: Any) -> str:
     """
     weights = model.state_dict(keep_vars=True)
     settings = json.dumps(changed(getattr(model, "settings", model.config)), sort_keys=True)
-    key = settings, *((name, weight.data_ptr(), weight._version) for name, weight in weights.items())
+    key = settings, *((name, *written_state(weight)) for name, weight in weights.items())
     known = model.__dict__.get("_fingerprint")
     if known is not None and known[0] == key:
         return str(known[1])
@@ -122,6 +122,12 @@ def fingerprint(model: Any) -> str:
     add_tensors(checksum, weights)
     model.__dict__["_fingerprint"] = (key, checksum.hexdigest()[:16])
     return checksum.hexdigest()[:16]
+
+
+def written_state(weight: Tensor) -> tuple[float, ...]:
+    """What changes when a weight is written to, also through `.data`, of which its version does not know."""
+    version = 0 if weight.is_inference() else weight._version
+    return weight.data_ptr(), version, float(weight.detach().double().sum())
 
 
 def first_fingerprint(model: Any) -> str:

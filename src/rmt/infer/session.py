@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -180,8 +180,10 @@ class Session:
         return self.state
 
     def fork(self) -> Session:
-        """A session that goes on from here by itself; nothing is copied, since nothing is overwritten."""
-        return copy(self)
+        """A session that goes on from here by itself; no tensor is copied, since none is overwritten."""
+        other = copy(self)
+        other.note = deepcopy(self.note)
+        return other
 
     def save(self, path: str | Path, note: dict[str, Any] | None = None) -> None:
         """Write the session to one file, whole or not at all; `note` is kept beside it."""

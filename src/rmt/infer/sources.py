@@ -40,8 +40,10 @@ def pieces(source: Any, tokenizer: Any, batch: int) -> Iterator[TokenRows]:
     if isinstance(source, (Path, str, bytes)) or hasattr(source, "read"):
         for ids in encoded(source, tokenizer):
             yield together([ids], batch)
-    elif isinstance(source, (Tensor, np.ndarray)):
-        yield array(torch.as_tensor(source), batch)
+    elif isinstance(source, np.ndarray):
+        yield array(torch.from_numpy(contiguous(source)), batch)
+    elif isinstance(source, Tensor):
+        yield array(source, batch)
     elif isinstance(source, Mapping):
         raise ConfigError(
             f"a session cannot be fed with {type(source).__name__}; give its ids, such as source['input_ids']"
@@ -127,6 +129,13 @@ def array(tokens: Tensor, batch: int) -> TokenRows:
             "give (batch, length)"
         )
     return TokenRows(integers(tokens), torch.full((batch,), tokens.shape[1]))
+
+
+def contiguous(tokens: np.ndarray) -> np.ndarray:
+    """An array of ids as torch takes one: no view, and in this machine's order of bytes."""
+    if tokens.dtype.kind not in "iu":
+        raise ConfigError(f"tokens of type {tokens.dtype} are not ids; give whole numbers")
+    return np.ascontiguousarray(tokens, dtype=np.int64)
 
 
 def integers(tokens: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import torch
@@ -18,6 +19,9 @@ from rmt.gpu.engine import Engine, why_not_served
 from rmt.gpu.graphs import Recorder
 from rmt.precision import products
 
+# how many callers use a model in evaluation mode now, and its modules that were training before
+EVALUATING: weakref.WeakKeyDictionary[Any, tuple[int, list[Any]]] = weakref.WeakKeyDictionary()
+CHANGING = Lock()
 PLAIN = ""  # the precision of work that does not want the engine
 Results = tuple[State, tuple[Tensor, ...]]
 Work = Callable[..., Results]  # of a model, a kind, a state and tensors
@@ -112,12 +116,20 @@ def inference(model: Any, precision: str = PLAIN) -> Iterator[None]:
 
 @contextmanager
 def evaluation_mode(model: Any) -> Iterator[None]:
-    """While this is open, nothing is dropped; modules are visited only where there is something to change."""
-    training = [module for module in model.modules() if module.training] if model.training else []
-    if training:
-        model.eval()
+    """While this is open, nothing is dropped; of callers at once, the last one restores the model."""
+    with CHANGING:
+        callers, training = EVALUATING.get(model, (0, []))
+        if not callers and model.training:
+            training = [module for module in model.modules() if module.training]
+            model.eval()
+        EVALUATING[model] = callers + 1, training
     try:
         yield
     finally:
-        for module in training:
-            module.training = True
+        with CHANGING:
+            callers, training = EVALUATING.pop(model)
+            if callers > 1:
+                EVALUATING[model] = callers - 1, training
+            else:
+                for module in training:
+                    module.training = True
