@@ -39,9 +39,10 @@ def numbers(run):
 
 
 @pytest.mark.slow
-def test_two_processes_are_one_with_the_same_batch(folder):
+@pytest.mark.parametrize(("batch", "at_once"), [(4, 2), (10, 4)], ids=["divided", "undivided"])
+def test_two_processes_are_one_with_the_same_batch(folder, batch, at_once):
     for out, count in (("one", 1), ("two", 2)):
-        codes, errors = run(folder, out, count)
+        codes, errors = run(folder, out, count, batch=batch, at_once=at_once)
         assert set(codes) == {0}, errors
     one, two = numbers(folder / "one"), numbers(folder / "two")
     assert [line["step"] for line in one] == [line["step"] for line in two]

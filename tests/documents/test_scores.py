@@ -1,8 +1,19 @@
 """Scores of answers: classes, sets of classes, numbers, spans and entities."""
 
+import random
+
 import pytest
 
-from rmt.documents.scores import Scoring, accuracy, class_f1, entities, entity_f1, number_scores, span_scores
+from rmt.documents.scores import (
+    Scoring,
+    accuracy,
+    class_counts,
+    class_f1,
+    entities,
+    entity_f1,
+    number_scores,
+    span_scores,
+)
 
 
 def f1(answers, truths, classes, **scoring):
@@ -41,6 +52,20 @@ def test_f1_of_sets_counts_each_class():
     answers, truths = [(0, 1), (), (1,)], [(0,), (1,), (1,)]
     assert class_f1(answers, truths, 2, Scoring("f1")) == pytest.approx((1 + 1 / 2) / 2)
     assert class_f1(answers, truths, 2, Scoring("f1", "micro")) == pytest.approx(2 / 3)
+
+
+def test_the_counts_of_all_classes_are_those_of_each_alone():
+    draw = random.Random(0)
+    answers, truths = ([draw.sample(range(-1, 5), draw.randrange(4)) for _ in range(50)] for _ in range(2))
+    pairs = list(zip(answers, truths, strict=True))
+    assert class_counts(answers, truths, 5) == [
+        (
+            sum(label in answer and label in truth for answer, truth in pairs),
+            sum(label in answer for answer in answers),
+            sum(label in truth for truth in truths),
+        )
+        for label in range(5)
+    ]
 
 
 def test_errors_of_numbers_and_their_correlation():

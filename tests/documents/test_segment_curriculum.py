@@ -38,3 +38,12 @@ def test_padding_before_a_text_does_not_matter():
     turned["input_ids"] = torch.where(turned["input_ids"] > 0, turned["input_ids"], 0)
     ends = GROWING.cut(turned, 0)["input_ids"].tolist()
     assert ends == [[14, 13, 12, 11, 1], [5, 4, 3, 2, 1]]
+
+
+def test_labels_that_are_as_many_as_the_places_of_a_text_are_not_cut():
+    labels = torch.arange(28).view(2, 14)
+    types = torch.ones(2, 14)
+    growing = GROWING._replace(per_token=("input_ids", "token_type_ids", "attention_mask"))
+    cut = growing.cut({**batch(14, 5), "labels": labels, "token_type_ids": types}, 0)
+    assert torch.equal(cut["labels"], labels)
+    assert cut["token_type_ids"].shape == cut["input_ids"].shape == (2, 5)

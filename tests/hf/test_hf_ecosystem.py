@@ -153,6 +153,37 @@ def test_an_adapter_has_the_memory_and_alone_gives_the_same_predictions(tmp_path
     assert not torch.equal(learned, initial)
 
 
+def test_an_adapter_of_a_model_that_was_not_saved_names_no_base_that_lacks_its_memory(tmp_path):
+    import peft
+
+    plain("bert", "ForSequenceClassification").save_pretrained(tmp_path / "plain")
+    base = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "plain")
+    model = rmt.add_memory(base, memory=2, segment_length=6)
+    lora(model, modules_to_save=["memory", "classifier"]).save_pretrained(tmp_path / "adapter")
+    with pytest.raises(OSError, match="find them in the cached files"):
+        peft.AutoPeftModelForSequenceClassification.from_pretrained(
+            tmp_path / "adapter", local_files_only=True
+        )
+    assert base.name_or_path == base.config.name_or_path == str(tmp_path / "plain")
+
+
+def test_an_adapter_of_a_saved_model_with_memory_loads_as_one(tmp_path):
+    import peft
+
+    classifier().save_pretrained(tmp_path / "with-memory")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "with-memory")
+    adapted = lora(model, modules_to_save=["memory", "classifier"])
+    with torch.no_grad():
+        for parameter in adapted.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter) * parameter.requires_grad)
+    adapted.save_pretrained(tmp_path / "adapter")
+    loaded = peft.AutoPeftModelForSequenceClassification.from_pretrained(tmp_path / "adapter").eval()
+    assert type(loaded.base_model.model) is type(model)
+    inputs = texts("bert", 20, 11)
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(**inputs).logits, adapted.eval()(**inputs).logits)
+
+
 def test_memory_that_an_adapter_forgot_is_not_silent():
     model = lora(
         rmt.add_memory(plain("bert", "ForSequenceClassification"), memory=2, segment_length=6)

@@ -124,8 +124,8 @@ def heads_of(kind: str) -> dict[str, str]:
     for auto in AUTO:
         known = getattr(transformers, auto)._model_mapping.get(CONFIG_MAPPING[kind], None)
         known = known[0] if isinstance(known, tuple) else known
-        if known is not None and head_of(known.__name__) in FAMILIES[kind].heads:
-            heads.setdefault(head_of(known.__name__), auto)
+        if known is not None and head_of(known) in FAMILIES[kind].heads:
+            heads.setdefault(head_of(known), auto)
     return heads
 
 

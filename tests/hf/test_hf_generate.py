@@ -20,6 +20,7 @@ from tests.hf.zoo import PAD, VOCABULARY, plain, remembering, texts
 STEPS = 9  # over the border of segments of 5, twice
 LENGTHS = {"max_new_tokens": STEPS, "min_new_tokens": STEPS, "pad_token_id": PAD}
 GREEDY = {"do_sample": False, **LENGTHS}
+LLAMA = ("llama", "ForCausalLM")
 DECODERS = pytest.mark.parametrize("name", ["gpt2", "llama", "opt"])
 
 
@@ -265,3 +266,39 @@ def test_an_encoder_decoder_takes_the_same_arguments(name):
         assert torch.equal(model.generate(inputs_embeds=embedded, **GREEDY), expected)
     with pytest.raises(ConfigError, match="guidance_scale"):
         model.generate(**inputs, guidance_scale=1.5, **GREEDY)
+
+
+def test_a_model_with_memory_is_no_assistant():
+    with pytest.raises(ConfigError, match=r"as an assistant it would .*; name a model without memory"):
+        plain(*LLAMA).generate(
+            texts("llama", 7)["input_ids"], assistant_model=remembering(*LLAMA), max_new_tokens=4
+        )
+
+
+def test_batches_of_requests_that_share_pages_of_a_cache_are_refused():
+    with pytest.raises(ConfigError, match=r"generate_batch keeps a cache of pages.*; use generate\(\)"):
+        remembering(*LLAMA).generate_batch([[5, 6, 7]])
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("llama", "Model"),
+        ("llama", "ForSequenceClassification"),
+        ("gpt2", "ForTokenClassification"),
+        ("t5", "Model"),
+        ("bart", "ForSequenceClassification"),
+    ],
+)
+def test_a_head_that_generates_nothing_does_not_say_that_it_could(name, head, caplog):
+    base = plain(name, head)
+    model = remembering(name, head)
+    with caplog.at_level("WARNING"):
+        assert type(model).can_generate() == type(base).can_generate() is False
+    assert "generative capabilities" not in caplog.text
+    assert not hasattr(model, "generate")
+
+
+@pytest.mark.parametrize(("name", "head"), [LLAMA, ("t5", "ForConditionalGeneration")])
+def test_a_head_that_generates_still_can(name, head):
+    assert type(remembering(name, head)).can_generate()

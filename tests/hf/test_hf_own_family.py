@@ -40,6 +40,10 @@ class OwnForCausalLM(transformers.LlamaForCausalLM):
     config_class = OwnConfig
 
 
+class MyLM(OwnForCausalLM):
+    """A class whose name does not say what it is for."""
+
+
 def register():
     """As the module of such a type does it; Auto classes of models are left to those who want them."""
     transformers.AutoConfig.register(KIND, OwnConfig, exist_ok=True)
@@ -70,6 +74,18 @@ def test_auto_classes_may_learn_of_the_model_after_memory_was_added(base, tmp_pa
     loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float64).eval()
     assert type(loaded) is type(model)
     assert torch.equal(loaded(input_ids=IDS).logits, model(input_ids=IDS).logits)
+
+
+def test_a_class_of_any_name_is_for_what_the_class_it_extends_is_for(base):
+    named = MyLM(base.config).eval()
+    named.load_state_dict(base.state_dict())
+    torch.manual_seed(0)
+    expected = wrapped(base)(input_ids=IDS).logits
+    torch.manual_seed(0)
+    model = wrapped(named)
+    assert type(model).__name__ == "RMTMyLM"
+    assert torch.equal(model(input_ids=IDS).logits, expected)
+    assert model.generate(IDS, max_new_tokens=3, do_sample=False).shape == (1, 17)
 
 
 def test_a_model_its_class_and_its_configuration_are_pickled(base):

@@ -26,6 +26,33 @@ def test_a_long_text_is_answered_as_the_part_of_it_that_is_kept(name):
     assert model.get_input_embeddings().weight.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("prefix", [0, 1])
+def test_the_segment_of_the_pooled_token_learns_where_only_padding_comes_behind_it(name, prefix):
+    """Padding without a mask is text, but the class's own head looks for the last token that is none."""
+    ids = torch.randint(3, 30, (2, 15 + prefix), generator=torch.Generator().manual_seed(0))
+    ids[1, 7:] = 0
+    gradients = []
+    for rows in (ids, ids[:1], ids[1:]):
+        torch.manual_seed(0)
+        model = classifier(name, bptt=1, special_tokens=(prefix, 0), kind="tokens")
+        model(input_ids=rows).logits.pow(2).sum().backward()
+        gradients.append(model.get_input_embeddings().weight.grad)
+    together, first, second = gradients
+    torch.testing.assert_close(together, first + second, rtol=1e-9, atol=1e-12)
+    assert second[ids[1, :7]].abs().sum(1).gt(0).all()
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("prefix", [0, 1])
+def test_segments_of_padding_behind_a_text_change_no_answer(name, prefix):
+    model = classifier(name, special_tokens=(prefix, 0))
+    ids = torch.randint(3, 30, (1, 17))
+    ids[:, 7:] = 0
+    with torch.no_grad():
+        torch.testing.assert_close(model(input_ids=ids).logits, model(input_ids=ids[:, :7]).logits)
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_padded_row_of_embeddings_is_answered_as_that_row_alone(name, side):

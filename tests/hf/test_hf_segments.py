@@ -283,6 +283,12 @@ def test_what_cannot_have_memory_says_why():
         rmt.add_memory(remembering("bert"))
 
 
+def test_a_configuration_without_memory_says_what_its_weights_lack():
+    kind = type(remembering("bert"))
+    with pytest.raises(ConfigError, match=r"config.rmt is missing: these are weights without memory; load"):
+        kind(kind.config_class(**plain("bert").config.to_dict()))
+
+
 def test_truncation_is_refused_where_tokens_would_be_left_without_an_answer():
     with pytest.raises(
         ConfigError, match="overlong='truncate' would leave tokens of GPT2LMHeadModel without"

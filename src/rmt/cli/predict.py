@@ -100,23 +100,24 @@ def as_text(named: NamedDocument, answer: Answer) -> str:
 
 def texts(files: Sequence[str], options: PredictOptions) -> Iterator[NamedDocument]:
     """Every document with its name; rows of a table are numbered."""
-    from rmt.documents.corpus import FORMATS, require_filled, require_text, rows
+    from rmt.documents.corpus import require_filled, require_text
+    from rmt.documents.tables import FORMATS, format_of, rows
     from rmt.textfile import utf8_text
 
     for file in map(Path, files):
         if not file.exists() or file.is_dir():
             problem = "is a folder" if file.is_dir() else "does not exist"
             raise DataError(f"file {str(file)!r} {problem}; name a text or a table")
-        if file.suffix not in FORMATS:
+        if format_of(file) not in FORMATS:
             yield NamedDocument(str(file), require_text(utf8_text(file), str(file)))
             continue
         for number, row in enumerate(rows(file), 1):
             if options.text not in row:
                 raise DataError(f"{file}: row {number} has no column {options.text!r}; name it with --text")
-            for column in (options.text, options.question):
-                require_filled(row, column, f"{file}: row {number}")
+            require_filled(row, options.text, f"{file}: row {number}")
             text = require_text(row[options.text], f"{file}: row {number}")
-            yield NamedDocument(f"{file}:{number}", text, str(row.get(options.question, "")))
+            question = row.get(options.question)
+            yield NamedDocument(f"{file}:{number}", text, "" if question is None else str(question))
 
 
 def predicted(options: PredictOptions, named: Sequence[NamedDocument]) -> Iterator[Answer]:
@@ -134,12 +135,10 @@ def predicted(options: PredictOptions, named: Sequence[NamedDocument]) -> Iterat
     precision = precision_of(options.precision, device, stored_precision(run))
     with trusting(options.trust):
         tuned = load_tuned(run, run_task(run), weight_format(precision))
+    if tuned.task.asks:
+        require_questions(named)
     tuned.model.to(device)
     documents = [Document(document.text, None, document.question) for document in named]
-    if tuned.task.asks and (missing := next((item for item in named if not item.question), None)):
-        raise DataError(
-            f"{missing.name} has no question; give a table with a column, and name it with --question"
-        )
     for start in range(0, len(documents), options.batch):
         batch = documents[start : start + options.batch]
         rows = [tuned.task.tokens(document) for document in batch]
@@ -148,6 +147,16 @@ def predicted(options: PredictOptions, named: Sequence[NamedDocument]) -> Iterat
             predictions = tuned.predict(batch, rows)
             weights = [segment_weights(tuned, row, options.batch) if options.segments else [] for row in rows]
         yield from map(Answer, predictions, weights)
+
+
+def require_questions(named: Sequence[NamedDocument]) -> None:
+    """Raise for the first document of which nothing is asked."""
+    missing = next((document for document in named if not document.question.strip()), None)
+    if missing:
+        raise DataError(
+            f"{missing.name} has no question; give a table with a column of questions, and name it with "
+            "--question"
+        )
 
 
 def warn_of_dropped(tuned: TunedModel, rows: Sequence[dict[str, Any]]) -> None:

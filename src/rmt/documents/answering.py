@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -104,7 +105,8 @@ class Answering(DocumentTask):
 
     def constants(self, truths: Sequence[Span], training: Sequence[Span]) -> Iterator[list[Span]]:
         """No answer, and the span that is true most often in training."""
-        for span in (NO_ANSWER, max(sorted(set(training)), key=list(training).count)):
+        counts = Counter(training)
+        for span in (NO_ANSWER, max(sorted(counts), key=lambda span: counts[span])):
             yield [span] * len(truths)
 
     def predictions(self, output: Any, inputs: Row, documents: Sequence[Document]) -> list[Prediction]:

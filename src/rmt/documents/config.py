@@ -58,7 +58,7 @@ class FinetuneConfig(TuningConfig):
     )
     epochs: float = option(10.0, "passes over the training documents", above(0))
     batch: int = option(16, "documents per update", above(0))
-    at_once: int = option(8, "documents in the device's memory at a time", above(0))
+    at_once: int = option(8, "the most documents in the device's memory at a time", above(0))
     evaluate_every: int | None = option(None, "steps between evaluations; none = an epoch", above(0))
     patience: int = option(5, "evaluations without a better score before stopping", above(0))
 

@@ -1,25 +1,22 @@
-"""Documents with labels, from JSONL, CSV, parquet or folders of texts, with their splits or made ones."""
+"""Documents with labels, from tables or folders of texts, with their splits or made ones."""
 
 from __future__ import annotations
 
-import csv
-import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.documents.classification import Classification
+from rmt.documents.tables import FORMATS, format_of, rows
 from rmt.documents.task import Document, DocumentTask
 from rmt.errors import DataError
-from rmt.jsonfile import json_lines, parse_json
 from rmt.textfile import utf8_text
 
 SPLITS = {"train": ("train",), "valid": ("valid", "validation", "dev", "val"), "test": ("test",)}
 SHARE = 10  # per cent of the training documents for a split that is not given
-FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-ENCODING = "utf-8-sig"  # UTF-8, with the byte-order mark that spreadsheets put in front or without
 
 
 class DocumentCorpus(NamedTuple):
@@ -97,7 +94,7 @@ def divide(
     splits: dict[str, list[Document]] = {split: [] for split in ("train", *missing)}
     for label, group in shuffled_groups(training, kind).items():
         if len(group) <= len(missing):
-            raise DataError(f"label {label!r} has {len(group)} documents: too few to split; give the splits")
+            raise DataError(f"{counted(label, group)}: too few to split; give the splits")
         share = max(1, len(group) * SHARE // 100)
         for number, split in enumerate(missing):
             splits[split] += group[number * share : (number + 1) * share]
@@ -115,6 +112,11 @@ def shuffled_groups(documents: Iterable[Document], kind: type[DocumentTask]) -> 
     return dict(sorted(groups.items()))
 
 
+def counted(label: str, group: Sequence[Document]) -> str:
+    """How many documents of a label there are; of no label, how many there are at all."""
+    return f"label {label!r} has {len(group)} documents" if label else f"there are {len(group)} documents"
+
+
 def fold_of(whole: DocumentCorpus, number: int, folds: int, kind: type[DocumentTask]) -> DocumentCorpus:
     """Cross-validation over all documents: fold `number` is the test, a share of the rest validates."""
     everything = [document for split in SPLITS for document in whole.splits[split]]
@@ -122,7 +124,7 @@ def fold_of(whole: DocumentCorpus, number: int, folds: int, kind: type[DocumentT
     rest: list[Document] = []
     for label, group in shuffled_groups(everything, kind).items():
         if len(group) < folds:
-            raise DataError(f"label {label!r} has {len(group)} documents: too few for folds={folds}")
+            raise DataError(f"{counted(label, group)}: too few for folds={folds}")
         for index, document in enumerate(group):
             (test if index % folds == number else rest).append(document)
     splits = {**divide(rest, ["valid"], kind), "test": test}
@@ -132,10 +134,10 @@ def fold_of(whole: DocumentCorpus, number: int, folds: int, kind: type[DocumentT
 
 def split_files(folder: Path) -> dict[str, Path]:
     """The files of a folder that are a split each, such as `train.jsonl` or `dev.csv`."""
+    present = {(file.stem, format_of(file)): file for file in sorted(folder.iterdir()) if file.is_file()}
     files = {}
     for split, names in SPLITS.items():
-        possible = [folder / f"{name}{ending}" for name in names for ending in FORMATS]
-        if file := next((file for file in possible if file.is_file()), None):
+        if file := next((present[key] for key in product(names, FORMATS) if key in present), None):
             files[split] = file
     return files
 
@@ -148,21 +150,22 @@ class Table(NamedTuple):
     kind: type[DocumentTask]
 
     def documents(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Document]:
-        """Rows as documents; a missing column or an empty text is an error that names the row."""
-        columns = self.columns
-        needed = (columns.text, columns.label, *([columns.question] if self.kind.asks else []))
-        for number, row in enumerate(rows, 1):
-            for column in needed:
-                require_filled(row, column, f"{self.file}: row {number}")
-                if column not in row:
-                    raise DataError(
-                        f"{self.file}: row {number} has no column {column!r}; it has "
-                        f"{', '.join(map(str, row))}; name it with --text or --label"
-                    )
-            where = f"{self.file}: row {number}"
-            text = require_text(row[columns.text], where)
-            question = str(row[columns.question]) if self.kind.asks else ""
-            yield Document(text, self.kind.label_of(row[columns.label], where), question)
+        """Rows as documents."""
+        return (self.document(row, number) for number, row in enumerate(rows, 1))
+
+    def document(self, row: Mapping[str, Any], number: int) -> Document:
+        """A row as a document; a missing column or an empty text is an error that names the row."""
+        columns, where = self.columns, f"{self.file}: row {number}"
+        for column in (columns.text, columns.label, *([columns.question] if self.kind.asks else [])):
+            require_filled(row, column, where)
+            if column not in row:
+                raise DataError(
+                    f"{where} has no column {column!r}; it has {', '.join(map(str, row))}; name it with "
+                    "--text or --label"
+                )
+        text = require_text(row[columns.text], where)
+        question = str(row[columns.question]) if self.kind.asks else ""
+        return Document(text, self.kind.label_of(row[columns.label], where), question)
 
 
 def by_split(table: Iterable[Mapping[str, Any]], source: Table) -> dict[str, list[Document]]:
@@ -173,7 +176,7 @@ def by_split(table: Iterable[Mapping[str, Any]], source: Table) -> dict[str, lis
     if column not in table[0]:
         return {"train": list(source.documents(table))}
     known = {name: split for split, names in SPLITS.items() for name in names}
-    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    groups: dict[str, list[Document]] = defaultdict(list)
     for number, row in enumerate(table, 1):
         if column not in row:
             raise DataError(
@@ -182,8 +185,8 @@ def by_split(table: Iterable[Mapping[str, Any]], source: Table) -> dict[str, lis
         name = str(row[column])
         if name not in known:
             raise DataError(f"{source.file}: split={name!r} is none of {', '.join(known)}")
-        groups[known[name]].append(row)
-    return {split: list(source.documents(group)) for split, group in groups.items()}
+        groups[known[name]].append(source.document(row, number))
+    return dict(groups)
 
 
 def require_filled(row: Mapping[str, Any], column: str, where: str) -> None:
@@ -198,76 +201,6 @@ def require_text(text: Any, where: str) -> str:
     if not joined.strip():
         raise DataError(f"{where} has an empty text; remove it")
     return joined
-
-
-def rows(file: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file, by the ending of its name."""
-    readers = {
-        ".jsonl": json_rows,
-        ".json": json_rows,
-        ".csv": csv_rows,
-        ".tsv": csv_rows,
-        ".parquet": parquet_rows,
-    }
-    if file.suffix not in readers:
-        raise DataError(f"{file}: unknown format {file.suffix!r}; use one of {', '.join(FORMATS)}")
-    try:
-        yield from readers[file.suffix](file)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file} is not UTF-8 at byte {error.start}; convert it first") from None
-
-
-def json_rows(file: Path) -> Iterator[dict[str, Any]]:
-    """One JSON object per line, or one list of them."""
-    text = file.read_text(encoding=ENCODING)
-    if text.lstrip().startswith("["):
-        try:
-            rows = parse_json(text)
-        except ValueError as error:
-            raise DataError(f"{file} is not JSON ({error})") from None
-        yield from (json_object(row, f"{file}: row {number}") for number, row in enumerate(rows, 1))
-        return
-    for number, line in enumerate(json_lines(text), 1):
-        if not line.strip():
-            continue
-        try:
-            row = parse_json(line)
-        except ValueError as error:
-            raise DataError(f"{file}: line {number} is not JSON ({error})") from None
-        yield json_object(row, f"{file}: line {number}")
-
-
-def json_object(row: Any, where: str) -> dict[str, Any]:
-    """A row, if it is an object of whole characters: JSON can name one half of a pair of surrogates."""
-    if not isinstance(row, dict):
-        raise DataError(f"{where} is not a JSON object with a text and a label")
-    try:
-        json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        half = error.object[error.start]
-        raise DataError(f"{where} has {half!r}, which is half a character; remove it") from None
-    return row
-
-
-def csv_rows(file: Path) -> Iterator[dict[str, Any]]:
-    """Rows with a header, separated by commas, or tabs in a .tsv."""
-    csv.field_size_limit(1 << 30)
-    with file.open(encoding=ENCODING, newline="") as lines:
-        try:
-            yield from csv.DictReader(lines, delimiter="\t" if file.suffix == ".tsv" else ",")
-        except csv.Error as error:
-            raise DataError(f"{file} is not a table ({error}); save it again as {file.suffix}") from None
-
-
-def parquet_rows(file: Path) -> Iterator[dict[str, Any]]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ModuleNotFoundError:
-        raise DataError(f"{file}: reading parquet needs pyarrow: pip install pyarrow") from None
-    try:
-        yield from parquet.read_table(file).to_pylist()
-    except (ArrowException, OSError) as error:
-        raise DataError(f"{file} is not whole ({' '.join(str(error).split())}); get it again") from None
 
 
 def labelled_folders(folder: Path) -> Iterator[Document]:

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 
 class SegmentCurriculum(NamedTuple):
@@ -19,6 +19,7 @@ class SegmentCurriculum(NamedTuple):
     prefix: int  # special tokens before a text
     suffix: int  # and behind it
     first: int = 1  # segments at the start
+    per_token: Sequence[str] = ("input_ids", "attention_mask")  # inputs that are cut; labels are not
 
     def segments_at(self, step: int) -> int:
         """`first`, one more after each of as many equal parts of half the steps, and at last all of them."""
@@ -35,12 +36,6 @@ class SegmentCurriculum(NamedTuple):
         skipped = (lengths - limit).clamp(min=0)[:, None] * (columns >= limit - self.suffix)
         order = (~exists).to(torch.uint8).argsort(dim=1, stable=True)  # (B, T) existing places first
         source = order.gather(1, (columns + skipped).clamp(max=exists.shape[1] - 1))
-        cut = {
-            name: values.gather(1, source) for name, values in inputs.items() if same_shape(values, exists)
-        }
+        cut = {name: inputs[name].gather(1, source) for name in self.per_token if name in inputs}
         cut["attention_mask"] = (columns < lengths[:, None]).to(inputs["attention_mask"].dtype)
         return {**inputs, **cut}
-
-
-def same_shape(values: Any, exists: Tensor) -> bool:
-    return isinstance(values, Tensor) and values.shape == exists.shape

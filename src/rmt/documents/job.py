@@ -60,13 +60,14 @@ class FinetuneJob:
 
     @property
     def at_once(self) -> int:
-        """Documents in the device's memory at a time."""
-        return min(self.config.at_once, max(1, self.config.batch // self.processes.world_size))
+        """Documents in the device's memory at a time: the most that divide a process's share of a batch."""
+        share = self.config.batch // self.processes.world_size
+        return max(size for size in range(1, min(share, self.config.at_once) + 1) if share % size == 0)
 
     @property
     def parts(self) -> int:
         """The parts that a process computes its share of a batch in."""
-        return math.ceil(self.config.batch / (self.at_once * self.processes.world_size))
+        return self.config.batch // (self.at_once * self.processes.world_size)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -85,8 +86,9 @@ class FinetuneJob:
     def curriculum(self) -> SegmentCurriculum:
         settings, segments = self.tuned.model.settings, self.config.segments
         first = 1 if self.config.curriculum == "segments" else segments
+        inputs = self.task.tokenizer.model_input_names
         return SegmentCurriculum(
-            segments, self.steps, settings.segment_length, settings.prefix, settings.suffix, first
+            segments, self.steps, settings.segment_length, settings.prefix, settings.suffix, first, inputs
         )
 
     @cached_property

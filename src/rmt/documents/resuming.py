@@ -57,11 +57,23 @@ class ResumableTrainer(Trainer):
         if self.saved is None:
             self.train()
             return
+        self.require_same_updates(self.saved)
         folder = self.job.store.folder / f"step_{self.saved.trainer['step']}"
         if is_first():
             write_json(folder / TRAINER_STATE, self.saved.trainer["state"])
         self.job.processes.barrier()
         self.train(resume_from_checkpoint=str(folder))
+
+    def require_same_updates(self, saved: Snapshot) -> None:
+        """Refuse a snapshot of an earlier release whose updates were of more documents than a batch."""
+        part, batch = saved.trainer["state"]["train_batch_size"], self.job.config.batch
+        if part != self.args.train_batch_size:
+            at_once = part * self.job.processes.world_size
+            documents = math.ceil(batch / at_once) * at_once
+            raise CheckpointError(
+                f"this run was trained by updates of {documents} documents, not of batch={batch}; start anew "
+                "with --restart"
+            )
 
     def is_over(self) -> bool:
         """Whether training is: at its last step, or at an evaluation that ends the run's patience."""

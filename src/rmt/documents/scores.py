@@ -47,7 +47,7 @@ def class_f1(
     `macro` is the mean over classes, `weighted` the mean by how often a class is true, `micro` that of all
     answers together. What is no class at all counts as a wrong answer.
     """
-    counts = [counted(answers, truths, label) for label in range(classes)]
+    counts = class_counts(answers, truths, classes)
     if scoring.positive is not None:
         return counts[scoring.positive].f1
     if scoring.average == "micro":
@@ -59,13 +59,14 @@ def class_f1(
     )
 
 
-def counted(answers: Sequence[Sequence[int]], truths: Sequence[Sequence[int]], label: int) -> Counts:
-    pairs = list(zip(answers, truths, strict=True))
-    return Counts(
-        sum(label in answer and label in truth for answer, truth in pairs),
-        sum(label in answer for answer in answers),
-        sum(label in truth for truth in truths),
-    )
+def class_counts(
+    answers: Sequence[Sequence[int]], truths: Sequence[Sequence[int]], classes: int
+) -> list[Counts]:
+    """The counts of each class."""
+    pairs = zip(answers, truths, strict=True)
+    hits = Counter(label for answer, truth in pairs for label in {*answer} & {*truth})
+    answered, true = (Counter(label for labels in sets for label in {*labels}) for sets in (answers, truths))
+    return [Counts(hits[label], answered[label], true[label]) for label in range(classes)]
 
 
 def number_scores(answers: Sequence[float], truths: Sequence[float]) -> dict[str, float]:

@@ -108,20 +108,23 @@ def make_tuned(
         )
     kind = kind_for(settings.name, config.is_encoder_decoder)
     task = kind(labels=settings.labels, scoring=settings.scoring, tokenizer=None)
-    model = with_new_head(source, auto_class(kind), task.options())
+    model, drawn = with_new_head(source, auto_class(kind), task.options())
     tokenizer = savable_tokenizer(tokenizer_name or backbone, model)
     if not kind.answers_once:
         memory["overlong"] = "error"  # rows are cut before, as their labels are
     wrapped = add_memory(model, special_tokens=special_tokens(tokenizer), **memory)
-    trained = with_lora(wrapped, settings.lora) if settings.lora else wrapped
+    trained = with_lora(wrapped, settings.lora, drawn=drawn) if settings.lora else wrapped
     return TunedModel(
         answering(trained, settings.answer),
         kind(labels=settings.labels, scoring=settings.scoring, tokenizer=tokenizer),
     )
 
 
-def with_new_head(source: PretrainedSource, auto: Any, options: dict[str, Any]) -> Any:
-    """A backbone with a head for these labels; one that it has for another number of them is not taken."""
+def with_new_head(source: PretrainedSource, auto: Any, options: dict[str, Any]) -> tuple[Any, set[str]]:
+    """A backbone with a head for these labels, and the names of the weights that it did not have.
+
+    A head that it has for another number of labels is not taken.
+    """
     options = {**options, **weights_only(), "dtype": torch.float32, "ignore_mismatched_sizes": True}
     model, report = source.load(auto, output_loading_info=True, **options)
     inside = set(map(id, model.base_model.parameters()))
@@ -137,7 +140,7 @@ def with_new_head(source: PretrainedSource, auto: Any, options: dict[str, Any]) 
         log.info("the head of %s has %s labels, so a new one is learned", source.name, labels)
     elif auto.__name__ == CLASSIFIER and not head & set(report["missing_keys"]):
         tell_renamed(source, options.get("id2label", {}))
-    return model
+    return model, {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
 
 
 def tell_renamed(source: PretrainedSource, labels: dict[int, str]) -> None:
@@ -183,6 +186,7 @@ def tokenizer_of(name: str, model: Any) -> Any:
             f"tokenizer={name!r} cannot be loaded (it has no vocabulary); name another with --tokenizer"
         )
     tokenizer.model_max_length = UNLIMITED
+    tokenizer.padding_side = "right"  # labels and answers count the tokens of a row from its start
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.pad_token is None:

@@ -20,7 +20,7 @@ from rmt.hf.generation import (
 )
 from rmt.hf.head import Head, SegmentStates
 from rmt.hf.inputs import refuse_token_types
-from rmt.hf.model import WithMemory
+from rmt.hf.model import PretrainedClass, WithMemory
 from rmt.hf.segmentwise import SegmentwiseCall
 from rmt.hf.steppable import reason_not_steppable, require_steppable
 from rmt.hf.stepping import SegmentCache
@@ -29,7 +29,7 @@ from rmt.hf.wrapped_segment import WrappedSegment
 
 
 class DecoderMemory(WithMemory):
-    """Decoders: memory on both sides of the tokens, generation across segments."""
+    """Decoders: memory on both sides of the tokens, caches that go on."""
 
     def output_and_state(
         self, forward: Callable[..., Any], arguments: dict[str, Any], state: State | None
@@ -106,6 +106,10 @@ class DecoderMemory(WithMemory):
         """What turns hidden states into logits and losses."""
         return Head(self)
 
+
+class DecoderGeneration(PretrainedClass):
+    """What heads of decoders that generate have besides: generation across segments."""
+
     def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
         """As the class's own; memory is carried over each border of a segment, in constant space."""
         arguments = generation_arguments(inputs, args, kwargs)
@@ -121,6 +125,11 @@ class DecoderMemory(WithMemory):
         if state is not None:
             arguments["state"] = state
         return super().generate(**arguments)
+
+    def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
+        raise ConfigError(
+            "generate_batch keeps a cache of pages for all its texts, which knows no segments; use generate()"
+        )
 
     def prepare_inputs_for_generation(
         self, *args: Any, inputs_embeds: Tensor | None = None, **kwargs: Any

@@ -123,9 +123,10 @@ def family_of(model: Any) -> Family:
     if kind not in FAMILIES:
         raise ConfigError(f"{name} cannot have memory: {reason_unknown(type(model), config)}")
     family = FAMILIES[kind]
-    if head_of(name) not in family.heads:
+    head = head_of(type(model))
+    if head not in family.heads:
         raise ConfigError(
-            f"{name} cannot have memory: {head_of(name)} is not one of {', '.join(family.heads)}; "
+            f"{name} cannot have memory: {head} is not one of {', '.join(family.heads)}; "
             "load the weights with another class"
         )
     if family.kind == "encoder" and getattr(config, "is_decoder", False):
@@ -166,10 +167,11 @@ def other_layers(config: Any) -> list[str]:
     return sorted({*(getattr(config, "layer_types", None) or ())} - ATTENTION_TYPES)
 
 
-def head_of(name: str) -> str:
-    """The part of a class's name that says what it is for, such as ForMaskedLM; the bare Model has none."""
-    ending = re.search(r"(For[A-Z]\w*|LMHeadModel|MTModel|DoubleHeadsModel|EncoderModel|Model)$", name)
-    return ending[1] if ending else name
+def head_of(model_class: type) -> str:
+    """What a class is for, such as ForMaskedLM or the bare Model, by its name or that of one it extends."""
+    names = [base.__name__ for base in model_class.__mro__ if not base.__name__.endswith("PreTrainedModel")]
+    head = r"(For[A-Z]\w*|LMHeadModel|MTModel|DoubleHeadsModel|EncoderModel|Model)$"
+    return next((ending[1] for name in names if (ending := re.search(head, name))), model_class.__name__)
 
 
 def segment_backbone(model: Any, family: Family) -> Any:
@@ -205,10 +207,10 @@ def layers_path(backbone: Any, family: Family) -> str:
     )
 
 
-def depends_on_last_only(name: str, config: Any, family: Family) -> bool:
+def depends_on_last_only(model_class: type, config: Any, family: Family) -> bool:
     """Whether an answer depends on the last segment alone, and on what memory brings there."""
     averages = getattr(config, "classifier_pooling", "cls") == "mean"
-    return family.kind == "seq2seq" or (head_of(name) in POOLED and not averages)
+    return family.kind == "seq2seq" or (head_of(model_class) in POOLED and not averages)
 
 
 def limit_of(config: Any, family: Family) -> int | None:

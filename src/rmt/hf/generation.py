@@ -28,13 +28,17 @@ def generation_arguments(
 
 def checked_generation(arguments: dict[str, Any], config: Any) -> None:
     """Refuse what memory makes impossible, whether it is an argument or in the generation configuration."""
-
     for name in TAKES_BACK:
         if asked_for(name, arguments, config) is not None:
             raise ConfigError(
                 f"{name} guesses tokens and takes them back, and memory cannot take back what it has "
                 "written; leave it out"
             )
+    if asked_for("is_assistant", arguments, config):
+        raise ConfigError(
+            "memory cannot take back what it has written, and as an assistant it would have to take tokens "
+            "back; name a model without memory"
+        )
     implementation = asked_for("cache_implementation", arguments, config)
     if implementation is not None:
         raise ConfigError(

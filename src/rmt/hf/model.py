@@ -165,7 +165,7 @@ class WithMemory(PretrainedClass):
         call = self.backbone_call(arguments, state)
         if self.segment_backbone() is self:
             return call(**arguments), call.state
-        if head_of(type(self).__name__) in POOLED:
+        if head_of(type(self)) in POOLED:
             arguments = to_the_left(arguments)
         return self.run_head(call, forward, arguments), call.state
 
@@ -175,7 +175,7 @@ class WithMemory(PretrainedClass):
 
     def text_form(self, arguments: dict[str, Any]) -> TextForm:
         """What the text among the arguments has to be."""
-        choices = head_of(type(self).__name__) == "ForMultipleChoice"
+        choices = head_of(type(self)) == "ForMultipleChoice"
         return TextForm(embedding_width(self.memory), choices, self.tokens_seen(arguments))
 
     def tokens_seen(self, arguments: dict[str, Any]) -> int:

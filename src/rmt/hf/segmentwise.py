@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rmt.core.bptt import truncated
 from rmt.core.inputs import require_state
@@ -17,7 +17,7 @@ from rmt.hf.cell import Cell, CellOutput
 from rmt.hf.families import POOLED, depends_on_last_only, head_of
 from rmt.hf.inputs import named_arguments, refuse_in_segments, require_same_form, require_tokens
 from rmt.hf.recorder import recorder_of
-from rmt.hf.segments import SegmentPlan, gather, plan
+from rmt.hf.segments import SegmentPlan, TextSegment, gather, plan
 from rmt.hf.stepping import PendingRows, SegmentCache
 
 PER_TOKEN = ("input_ids", "inputs_embeds", "token_type_ids")
@@ -60,8 +60,8 @@ class SegmentwiseCall:
         A decoder's head that pools takes the last token, and may look for it behind what was encoded: in
         padding, or where a long text was cut. There it finds the last token that was.
         """
-        pools = head_of(type(self.model).__name__) in POOLED and self.model.family.kind == "decoder"
-        return places.cummax(dim=1).values if pools else places
+        pools = head_of(type(self.model)) in POOLED and self.model.family.kind == "decoder"
+        return torch.where(places < 0, places.cummax(dim=1).values, places) if pools else places
 
     def encode(self, arguments: dict[str, Any]) -> tuple[SegmentPlan, list[CellOutput]]:
         """Cut the texts among the arguments of the backbone, and encode their segments."""
@@ -90,19 +90,32 @@ class SegmentwiseCall:
         state = self.start = initial if self.state is None else self.state
         require_state(state)
         require_same_form(state, initial)
-        last_only = depends_on_last_only(type(model).__name__, model.config, model.family)
         outputs = list(
             truncated(
                 cell,
                 cutting.segments,
                 state,
                 model.settings.bptt,
-                counted="last" if last_only else "all",
+                counted="last" if self.answers_from_last(cutting.segments[-1]) else "all",
                 checkpoint=model.settings.checkpoint,
             )
         )
         self.state = outputs[-1].state
         return cutting, outputs
+
+    def answers_from_last(self, last: TextSegment) -> bool:
+        """Whether an answer depends on the last segment alone, and on what memory brings there.
+
+        A decoder's head that pools takes the last token that is no padding: in a row whose last segment has
+        none, it comes from an earlier one.
+        """
+        model, ids = self.model, last.inputs.get("input_ids")
+        if not depends_on_last_only(type(model), model.config, model.family):
+            return False
+        padding = getattr(model.config, "pad_token_id", None)
+        if model.family.kind != "decoder" or model.settings.bptt == "full" or ids is None or padding is None:
+            return True
+        return bool(ids[:, model.settings.prefix :].ne(padding).any(1).all())
 
     def cache_behind(self, cutting: SegmentPlan, outputs: list[CellOutput]) -> SegmentCache:
         """A cache with which the texts go on behind their last segment."""
@@ -128,7 +141,7 @@ class SegmentwiseCall:
 
 def pooled(backbone: Any, hidden: Tensor) -> Tensor:
     """What a backbone's pooler makes of a segment's tokens (B, S, D); ALBERT's is in two parts."""
-    if isinstance(backbone.pooler, nn.Linear):
+    if hasattr(backbone, "pooler_activation"):
         pooled_rows: Tensor = backbone.pooler_activation(backbone.pooler(hidden[:, 0]))
         return pooled_rows
     rows: Tensor = backbone.pooler(hidden)

@@ -11,7 +11,7 @@ from torch import Tensor
 from rmt.core.state import State
 from rmt.hf.generation import checked_generation, checked_without_prompt, generation_arguments
 from rmt.hf.inputs import checked_inputs
-from rmt.hf.model import WithMemory
+from rmt.hf.model import PretrainedClass, WithMemory
 from rmt.hf.segmentwise import SegmentwiseCall
 
 
@@ -42,8 +42,13 @@ class Seq2SeqMemory(WithMemory):
         encoded["attention_mask"] = outputs[-1].packed.mask
         return encoded, call.state
 
+
+class Seq2SeqGeneration(PretrainedClass):
+    """What heads of encoder-decoders that generate have besides."""
+
     def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
         """As the class's own, after all segments of the text were encoded."""
+        model: Any = self
         arguments = generation_arguments(inputs, args, kwargs)
         config = arguments.get("generation_config") or self.generation_config
         checked_generation(arguments, config)
@@ -54,7 +59,7 @@ class Seq2SeqMemory(WithMemory):
         if inputs is not None:
             arguments["input_ids"] = arguments.pop("inputs")
         with torch.no_grad():
-            encoded, _ = self.with_encoded_text(checked_inputs(arguments, self.text_form(arguments)), state)
+            encoded, _ = model.with_encoded_text(checked_inputs(arguments, model.text_form(arguments)), state)
         if "input_ids" in encoded:  # penalties look at the whole text
             encoded["input_ids"] = arguments["input_ids"]
         return super().generate(**encoded)

@@ -70,6 +70,11 @@ def usual_sink(cache: int, sink: int | None) -> int:
 
 def settings_of(config: Any) -> MemorySettings:
     """The settings in a configuration."""
+    if config.rmt is None:
+        raise ConfigError(
+            "config.rmt is missing: these are weights without memory; load them with the plain class, then "
+            "rmt.add_memory(model)"
+        )
     return from_dict(MemorySettings, config.rmt)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedModel, modeling_utils
+from transformers import CONFIG_MAPPING, AutoConfig, GenerationMixin, PreTrainedModel, modeling_utils
 
 from rmt.config import to_dict
 from rmt.core.bptt import Depth
 from rmt.errors import ConfigError, shown
-from rmt.hf.decoder import DecoderMemory
+from rmt.hf.decoder import DecoderGeneration, DecoderMemory
 from rmt.hf.families import (
     FAMILIES,
     Family,
@@ -30,7 +30,7 @@ from rmt.hf.layer_cache import require_cachable
 from rmt.hf.memory_module import memory_module
 from rmt.hf.model import EncoderMemory, WithMemory, signature_of
 from rmt.hf.models import ClassWithMemory
-from rmt.hf.seq2seq import Seq2SeqMemory
+from rmt.hf.seq2seq import Seq2SeqGeneration, Seq2SeqMemory
 from rmt.hf.settings import (
     Alignment,
     MemorySettings,
@@ -42,6 +42,7 @@ from rmt.hf.settings import (
 )
 
 MIXINS = {"encoder": EncoderMemory, "decoder": DecoderMemory, "seq2seq": Seq2SeqMemory}
+GENERATION = {"decoder": DecoderGeneration, "seq2seq": Seq2SeqGeneration}
 # those of the paper's code
 ALIGNMENTS: dict[str, Alignment] = {"encoder": "right", "decoder": "left", "seq2seq": "right"}
 # in decoders, memory that starts harmless; encoders as in the paper
@@ -153,9 +154,7 @@ def required_positions(model: Any, family: Family, settings: MemorySettings) -> 
             f"kind={settings.kind!r} lives in the layers, which {type(model).__name__} shares; use "
             "kind='tokens'"
         )
-    if settings.overlong == "truncate" and not depends_on_last_only(
-        type(model).__name__, model.config, family
-    ):
+    if settings.overlong == "truncate" and not depends_on_last_only(type(model), model.config, family):
         raise ConfigError(
             f"overlong='truncate' would leave tokens of {type(model).__name__} without an answer; cut the "
             "texts yourself, or give them in pieces with state="
@@ -181,6 +180,7 @@ def wrapped(model: Any, settings: MemorySettings) -> Any:
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     result = copy.deepcopy(model, {**shared, id(model.config): config})
     result.__class__ = model_class(class_of(model))
+    config.name_or_path = result.name_or_path = ""  # else adapters would say that they belong to `model`
     recorded = result._can_record_outputs
     modeling_utils._CAN_RECORD_REGISTRY[str(type(result))] = recorded  # as its __init__ would
     config.architectures = [type(result).__name__]
@@ -233,7 +233,10 @@ def model_class(base: Any) -> Any:
         "__module__": "rmt.hf.models",
         "__doc__": f"{base.__name__} with recurrent memory.",
     }
-    return ClassWithMemory(f"RMT{base.__name__}", (MIXINS[family.kind], base), fields)
+    mixins: list[Any] = [MIXINS[family.kind]]
+    if issubclass(base, GenerationMixin) and family.kind in GENERATION:
+        mixins.insert(0, GENERATION[family.kind])
+    return ClassWithMemory(f"RMT{base.__name__}", (*mixins, base), fields)
 
 
 def register(kind: str, family: Family) -> None:
@@ -273,7 +276,7 @@ def register_models(kind: str) -> None:
         auto = getattr(transformers, name)
         known = auto._model_mapping.get(base, None)
         known = known[0] if isinstance(known, tuple) else known
-        if known is None or head_of(known.__name__) not in FAMILIES[kind].heads:
+        if known is None or head_of(known) not in FAMILIES[kind].heads:
             continue
         with_memory = model_class(known)
         auto.register(config, with_memory, exist_ok=True)
