@@ -44,6 +44,13 @@ def test_a_plan_says_whose_data_are_not_here(capsys):
     assert answer.out.splitlines()[-1] == "5 cells whose time is not known"
 
 
+def test_a_plan_for_another_machine_says_that_the_articles_are_not_here(capsys):
+    command = "reproduce table-3 --scale gpu --backbones bert --data nowhere --dry_run --launcher slurm"
+    answer = rmt(capsys, command)
+    assert answer.code == 0
+    assert answer.out.count("  data='nowhere' has no articles-") == 4
+
+
 def test_a_plan_says_how_to_get_data_by_options_that_it_has(capsys):
     answer = rmt(capsys, "reproduce figure-5 --scale gpu --dry_run")
     assert "run rmt data get enwik8-204, or name a prepared copy with --data FOLDER" in answer.out
@@ -106,7 +113,8 @@ def test_what_was_trained_elsewhere_is_not_trained_again(capsys, copies, device)
     rmt(capsys, "report runs --records both.jsonl")
     cells = [json.loads(line) for line in Path("both.jsonl").read_text().splitlines()]
     assert [cell["cell"]["name"] for cell in cells] == ["first", "second"]
-    assert cells[0] == json.loads(Path("elsewhere.jsonl").read_text()) | {"config": cells[0]["config"]}
+    former = json.loads(Path("elsewhere.jsonl").read_text())
+    assert cells[0] == former | {name: cells[0][name] for name in ("config", "sha256")}
 
 
 def test_a_plan_leaves_out_what_is_finished_here_or_elsewhere(capsys, copies):
@@ -253,6 +261,10 @@ def test_a_plan_of_several_figures_has_the_time_of_each(capsys):
         ("reproduce table-3", "table-3 has nothing at scale tiny"),
         ("reproduce figure-3 --data book.txt", "data=book.txt has no effect on figure-3"),
         ("reproduce figure-3 --workers 0", "workers=0 must be at least 1"),
+        (
+            "reproduce table-3 --scale gpu --backbones bert --data nowhere --dry_run",
+            "data='nowhere' has no articles-training-byarticle-20181122.xml: it is part of SemEval-2019",
+        ),
         ("reproduce table-3 --steps 5", "steps=5 has no effect on table-3"),
         ("reproduce figure-3 --launcher qsub", "launcher='qsub' is not known: use local, slurm, ray"),
         ("reproduce figure-3 --launcher qsub --dry_run", "launcher='qsub' is not known: use local, slurm"),

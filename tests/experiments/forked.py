@@ -31,7 +31,7 @@ class ForkedJob(ProcessJob):
 
 def work(file: Path) -> None:
     """What the process does, with its log where a launcher puts it."""
-    with file.with_suffix(".log").open("w") as log:
+    with file.with_suffix(".log").open("a") as log:
         for descriptor in (1, 2):
             os.dup2(log.fileno(), descriptor)
         logging.basicConfig(format="%(message)s", stream=log, force=True)

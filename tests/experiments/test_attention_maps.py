@@ -127,7 +127,7 @@ def test_a_record_with_a_damaged_map_is_refused(damage, tmp_path):
     file = tmp_path / "cells.jsonl"
     file.write_text(json.dumps(record) + "\n")
     with pytest.raises(ConfigError, match="no list of attention maps"):
-        load_cells([file])
+        load_cells([file], pytest.fail)
 
 
 def records(scale: str, mass: float = 0.9) -> list:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rmt.experiments.cell_records import load_cells
 from rmt.experiments.cells import PlannedCell
 from rmt.experiments.recipe import merge
 from tests.cli.command import rmt
@@ -140,3 +141,51 @@ def test_a_task_that_a_record_names_runs_only_with_trust(capsys, monkeypatch):
     rmt(capsys, "report cells.jsonl --trust")
     assert Path("ran").exists()
     sys.modules.pop("stranger")
+
+
+def write_cells(file: Path, *records: dict) -> Path:
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return file
+
+
+def test_a_cell_that_was_trained_once_is_one_record_the_fullest_part_of_all_figures():
+    first = made_record(COPY, [0.5])
+    fuller = made_record(COPY.replaced(seeds=2, exhibits=("figure-8",)), [0.5, 0.6])
+    files = [write_cells(Path("a.jsonl"), first), write_cells(Path("b.jsonl"), fuller)]
+    for order in (files, files[::-1]):
+        [record] = load_cells(order, pytest.fail)
+        assert [run["value"] for run in record["runs"]] == [0.5, 0.6]
+        assert set(record["cell"]["exhibits"]) == {"figure-3", "figure-8"}
+
+
+def test_a_cell_that_was_trained_twice_is_two_records():
+    again = made_record(COPY, [0.4, 0.6])
+    other = made_record(COPY.over({"train": {"steps": 5}}), [0.5, 0.6])
+    file = write_cells(Path("a.jsonl"), RECORDS["train"], again, other)
+    assert len(load_cells([file], pytest.fail)) == 3
+
+
+def test_an_edited_number_of_written_records_is_noticed(capsys):
+    write_cells(Path("cells.jsonl"), RECORDS["train"])
+    rmt(capsys, "report cells.jsonl --records kept.jsonl")
+    assert rmt(capsys, "report kept.jsonl").code == 0
+    Path("kept.jsonl").write_text(Path("kept.jsonl").read_text().replace('"value": 0.6', '"value": 0.9'))
+    answer = rmt(capsys, "report kept.jsonl")
+    assert (answer.code, answer.out) == (2, "")
+    assert "'kept.jsonl' is damaged: its content does not match its sha256" in answer.err
+
+
+@pytest.mark.parametrize("content", ["{", '{"cell": {"name": "x"}}'])
+def test_a_damaged_cell_below_a_folder_is_named_with_its_remedy_and_the_rest_is_shown(capsys, content):
+    for name, text in (("whole", json.dumps(RECORDS["train"])), ("damaged", content)):
+        Path("runs", name).mkdir(parents=True)
+        Path("runs", name, "cell.json").write_text(text)
+    answer = rmt(capsys, "report runs")
+    assert (answer.code, answer.err.count("\n")) == (0, 1)
+    assert answer.err.startswith("rmt: passed over: 'runs/damaged/cell.json' ")
+    assert answer.err.endswith("; delete it and run the command again\n")
+    assert answer.out.startswith("1 cell with 2 runs")
+    for path in ("runs/damaged", "runs/damaged/cell.json"):
+        answer = rmt(capsys, f"report {path}")
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err.endswith("; delete it and run the command again\n")

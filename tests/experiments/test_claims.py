@@ -1,5 +1,6 @@
 """Verdicts on the paper's claims: noise decides nothing, and what is compared differs in the model alone."""
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -9,10 +10,11 @@ from rmt.experiments.comparable import usual
 from rmt.experiments.comparison import rows_of
 from rmt.experiments.figures import figures
 from rmt.experiments.made_text import prepare_made_text
+from rmt.experiments.settings import merge
 from rmt.experiments.suites import Order, plan
 from rmt.experiments.verdicts import Verdict, verdict_lines
 from tests.experiments.paper_records import paper_records
-from tests.experiments.records import BITS, REACHED, made_record
+from tests.experiments.records import BITS, REACHED, made_record, with_maps
 
 SOLVES = "In multiple segments RMT almost perfectly solves copy, reverse and retrieval"
 OUTPERFORMS = "RMT outperforms Transformer-XL on copy and reverse with the most segments"
@@ -21,6 +23,7 @@ RETRIEVAL = "On retrieval in 5 segments Transformer-XL is ahead of RMT"
 AS_BASELINE = "The Memory Transformer does in segments as the baseline does"
 EQUATIONS = "On equations RMT does as one whole segment does, and better than Transformer-XL"
 SMALLER = "RMT does as well as Transformer-XL with a cache that is up to ten times its memory"
+USED = "Attention shows writing and reading of memory, and rewriting where segments are many"
 DEEPER = "Deeper BPTT improves RMT over depth 0 (at equal updates, not at equal compute)"
 
 # What the paper's numbers say of its text. Its figures and files have more rows than its sentences speak of.
@@ -55,7 +58,7 @@ ON_THE_PAPERS_NUMBERS = {
     "Transformer-XL with memory outperforms Transformer-XL": "holds with a condition",
     # Table 3 prints no deviations, and its test split has 65 documents
     "Memory and more segments improve pretrained models on documents": "undecided",
-    "Attention shows writing and reading of memory, and rewriting where segments are many": "not measured",
+    USED: "not measured",
 }
 
 
@@ -188,7 +191,9 @@ def test_a_tie_is_undecided_where_a_model_should_be_better(records):
     ("claim", "left_out", "missing"),
     [
         (SOLVES, "retrieval-", "in 6 of 6 comparisons; not measured: retrieval"),
-        (OUTPERFORMS, "copy-24-9-transformer_xl-8", None),
+        (OUTPERFORMS, "copy-24-9-transformer_xl-8", "in 1 of 1 comparisons; not measured: copy-24-9-tr"),
+        (OUTPERFORMS, "copy-24-6-transformer_xl-12", None),
+        (USED, "copy-24-9-rmt-8", "in 9 of 9 comparisons; not measured: copy-24-9-rmt-8"),
         (EQUATIONS, "quadratic-1-", "in 1 of 1 comparisons; not measured: baseline"),
         (EQUATIONS, "quadratic-6-transformer_xl", "in 1 of 1 comparisons; not measured: Transformer-XL"),
     ],
@@ -197,12 +202,55 @@ def test_a_claim_does_not_hold_without_condition_where_a_part_of_it_was_not_comp
     records, claim, left_out, missing
 ):
     rest = [record for record in records if not record["cell"]["name"].startswith(left_out)]
-    verdict = judged(rest, claim)
+    verdict = judged(map(with_maps, copy.deepcopy(rest)), claim)
     if missing is None:
         assert verdict.word == "holds"
     else:
         assert verdict.word == "holds with a condition"
         assert verdict.condition.startswith(missing)
+
+
+def test_the_most_segments_are_those_of_the_figure_not_of_what_was_trained(records):
+    fewer = [each for each in records if "-24-9-" not in each["cell"]["name"]]
+    fewer = [each for each in fewer if not each["cell"]["name"].startswith("reverse-24-6-")]
+    verdict = judged(fewer, OUTPERFORMS)
+    assert (verdict.word, verdict.evidence) == ("not measured", ())
+    assert judged(fewer, CLOSE).word == "not measured"
+
+
+def test_a_record_without_a_map_of_rewriting_decides_nothing(records):
+    copies = [each for each in records if each["cell"]["name"].startswith("copy-24-")]
+    partial = [with_maps(each) for each in copy.deepcopy(copies)]
+    for each in partial:
+        maps = each["runs"][0]["maps"]
+        each["runs"][0]["maps"] = [one for one in maps if one["operation"] != "rewrite"]
+    verdict = judged(partial, USED)
+    assert {row.name: each.holds for each in verdict.evidence for row in each.rows} == {
+        "copy-24-3-rmt-24": True,
+        "copy-24-6-rmt-12": True,
+        "copy-24-9-rmt-8": None,
+    }
+    assert any("no map of rewrite" in line for line in verdict_lines(verdict))
+
+
+@pytest.mark.parametrize(
+    ("cell", "config"),
+    [
+        ({"rates": [0.01]}, {}),
+        ({"trial_steps": 7}, {}),
+        ({}, {"rate": {"schedule": "constant"}}),
+        ({}, {"rate": {"minimum": 0.1}}),
+    ],
+    ids=["rates", "trials", "schedule", "minimum"],
+)
+def test_rows_that_were_tuned_in_another_way_are_not_compared(records, cell, config):
+    both = [
+        each for each in records if each["cell"]["name"] in ("copy-24-9-rmt-8", "copy-24-9-transformer_xl-8")
+    ]
+    assert len(judged(both, OUTPERFORMS).evidence) == 1
+    first, second = both
+    other = {**second, "cell": {**second["cell"], **cell}, "config": merge(second["config"], config)}
+    assert not judged([first, other], OUTPERFORMS).evidence
 
 
 def test_one_cut_of_a_copy_does_not_show_that_more_segments_change_nothing(records):
@@ -249,6 +297,21 @@ def test_a_verdict_of_single_seeds_says_so(records):
     verdict = judged(single, SOLVES)
     assert (verdict.word, verdict.condition) == ("holds", "(1 seed in 10 of 10)")
     assert verdict_lines(verdict)[1] == "shown: copy-24-3-rmt-24 0.990 (1 seed)"
+
+
+@pytest.mark.parametrize(
+    ("constant", "word"), [(None, "holds"), (1.3, "holds"), (1.2, "undecided"), (1.0, "undecided")]
+)
+def test_rows_that_learned_nothing_are_not_as_good_as_one_another(records, constant, word):
+    texts = [each for each in records if each["cell"]["name"].startswith("enwik8-204-")]
+    at_chance = with_values(texts, lambda name, preset: [1.2] * 3)
+    for run in [run for each in at_chance for run in each["runs"]]:
+        run |= {} if constant is None else {"constant": constant}
+    verdict = judged(at_chance, SMALLER)
+    assert verdict.word == word
+    assert all(line.endswith("; both at chance") for line in verdict_lines(verdict)[1:]) == (
+        word == "undecided"
+    )
 
 
 @pytest.mark.parametrize(("seeds", "word"), [(1, "undecided"), (3, "holds")])
@@ -298,6 +361,20 @@ def test_texts_of_other_sizes_and_schedules_are_not_compared_though_their_steps_
         for each in verdict.evidence
     ]
     assert all(len(each) == 1 for each in layers)
+
+
+def test_texts_of_one_name_that_differ_are_not_compared(records):
+    texts = [each for each in records if each["cell"]["name"].startswith("enwik8-204-rmt-1-")]
+
+    def compared(*fingerprints: str) -> int:
+        told = copy.deepcopy(texts)
+        for record, fingerprint in zip(told, fingerprints, strict=True):
+            record["runs"][0]["fingerprint"] = fingerprint
+        return len(judged(told, DEEPER).evidence)
+
+    assert [record["cell"]["name"][-1] for record in texts] == ["0", "1", "2"]
+    assert compared("a" * 16, "a" * 16, "a" * 16) == 2
+    assert compared("a" * 16, "b" * 16, "a" * 16) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """Launchers: workers elsewhere leave the same folders and the same results as processes of this machine."""
 
+import ctypes
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
-from threading import Thread
+from threading import Thread, get_ident
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,9 +15,16 @@ import rmt
 from rmt.errors import ConfigError
 from rmt.experiments import launchers
 from rmt.experiments.cells import WALL_SECONDS, PlannedCell, record_of, write_cell
-from rmt.experiments.launchers import LocalLauncher, filled, launcher_of, split_template, worker_command
+from rmt.experiments.launchers import (
+    LocalLauncher,
+    RayLauncher,
+    filled,
+    launcher_of,
+    split_template,
+    worker_command,
+)
 from rmt.experiments.reproduce import Limits, reproduce
-from rmt.stopping import PARENT
+from rmt.stopping import PARENT, REQUEST, SIGNALS, handling_signals
 from tests.experiments.forked import ForkedJob
 from tests.experiments.tiny import echo_cell
 
@@ -126,29 +134,63 @@ def test_a_slurm_job_that_has_to_go_saves_and_is_queued_again(tmp_path):
     assert not record_of(cell, tmp_path)
 
 
-def test_a_cancelled_task_lets_its_worker_save_and_end(tmp_path, monkeypatch):
+def test_a_cancelled_task_lets_its_worker_save_and_end(tmp_path):
     from rmt.experiments.launchers import QueuedWork
 
     code = (
         "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(7)); "
-        "print(1, flush=True); time.sleep(60)"
+        "print(1, flush=True); time.sleep(20)"
     )
-    work, log = (
-        QueuedWork(str(tmp_path / "cell.json"), [sys.executable, "-c", code], {}),
-        tmp_path / "cell.log",
-    )
-    wait = subprocess.Popen.wait
+    file, log = tmp_path / "cell.json", tmp_path / "cell.log"
+    work = QueuedWork(str(file), [sys.executable, "-c", code], {})
 
-    def cancelled(child, timeout=None):
-        monkeypatch.setattr(subprocess.Popen, "wait", wait)
-        while not log.read_text():
+    def cancel(task: int) -> None:
+        """As Ray does: an exception that only Python's own bytecode comes to know of."""
+        while not (log.exists() and log.read_text()):
             time.sleep(0.01)
-        raise KeyboardInterrupt
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(task), ctypes.py_object(KeyboardInterrupt))
 
-    monkeypatch.setattr(subprocess.Popen, "wait", cancelled)
+    ray = Thread(target=cancel, args=(get_ident(),), daemon=True)
+    ray.start()
     with pytest.raises(KeyboardInterrupt):
         work()
+    ray.join()
     assert work.child.returncode == 7
+
+
+def test_ray_leaves_the_handlers_of_signals_as_they_were(monkeypatch):
+    def init(**_: object) -> None:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+
+    package = SimpleNamespace(
+        is_initialized=lambda: False,
+        init=init,
+        cluster_resources=dict,
+        remote=lambda **_: lambda function: function,
+    )
+    monkeypatch.setitem(sys.modules, "ray", package)
+    with handling_signals():
+        RayLauncher()
+        assert {signal.getsignal(number) for number in SIGNALS} == {REQUEST}
+
+
+def test_a_shell_that_waits_for_its_worker_ends_with_sigint_too(tmp_path):
+    (tmp_path / "wrap.sh").write_text('sleep 20\n"$@"\n')
+    job = LocalLauncher(f"sh {tmp_path / 'wrap.sh'} {{}}").start(tmp_path / "first.yaml")
+    time.sleep(0.3)
+    job.stop(signal.SIGINT)
+    try:
+        assert job.process.wait(5) == -signal.SIGTERM
+    finally:
+        job.kill()
+
+
+def test_a_worker_gets_the_signal_that_stops_the_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(launchers, "worker_command", lambda file: ["sleep", "20"])
+    job = LocalLauncher().start(tmp_path / "first.yaml")
+    job.stop(signal.SIGHUP)
+    assert job.process.wait(5) == -signal.SIGHUP
 
 
 @pytest.mark.slow

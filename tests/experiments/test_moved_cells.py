@@ -9,7 +9,9 @@ import pytest
 from rmt.config import to_dict
 from rmt.errors import ConfigError
 from rmt.experiments import launchers, suites
+from rmt.experiments.cell_text import refuse_other_text, with_text
 from rmt.experiments.cells import PlannedCell, is_begun, load_cell, record_of, write_cell
+from rmt.experiments.comparison import rows_of
 from rmt.experiments.made_text import MADE_TEXT, write_made_text
 from rmt.experiments.recipe import merge
 from rmt.experiments.run import train
@@ -142,3 +144,86 @@ def test_another_text_is_another_run(tmp_path):
     moved = shutil.move(corpora[0], tmp_path / "moved")
     with pytest.raises(ConfigError, match=r"with train\.steps=12, not 5"):
         train(text(moved, train={"steps": other["train"]["steps"]}), tmp_path / "run", Watcher())
+
+
+def text_cell(corpus: Path | str, seeds: int = 1) -> PlannedCell:
+    return cell(seeds).over({"task": {"data": str(corpus)}, "train": {"batch": 4}})
+
+
+def trained_on(corpus: Path, folder: Path, seeds: int = 1) -> dict:
+    """The record that the command has a worker leave of a cell of a text."""
+    planned = with_text(text_cell(corpus, seeds), folder)
+    assert main([str(write_cell(planned, folder))]) == 0
+    return json.loads((folder / planned.name / "cell.json").read_text())
+
+
+@pytest.fixture
+def corpora(tmp_path):
+    """Two texts in folders of one name."""
+    return [write_corpus(tmp_path / str(seed), seed) for seed in (0, 1)]
+
+
+def test_a_run_of_a_record_says_of_which_text_it_is(tmp_path, corpora):
+    record = trained_on(corpora[0], tmp_path / "runs")
+    task = json.loads((tmp_path / "runs/made-text-rmt/seed-0/task.json").read_text())
+    assert record["runs"][0]["fingerprint"] == task["fingerprint"] == record["cell"]["text"]
+
+
+def test_a_text_is_the_same_however_it_is_spelled_and_wherever_a_copy_lies(tmp_path, corpora, monkeypatch):
+    record = trained_on(corpora[0], tmp_path / "runs")
+    shutil.copytree(corpora[0], tmp_path / "copy")
+    monkeypatch.chdir(tmp_path)
+    for spelled in ("0/prepared/", "0/prepared", tmp_path / "0/prepared", "copy"):
+        planned = with_text(text_cell(spelled), tmp_path / "runs")
+        assert is_begun(record, planned), spelled
+    assert not is_begun(record, with_text(text_cell("1/prepared"), tmp_path / "runs"))
+
+
+def test_a_cell_of_another_text_at_the_same_place_is_refused(tmp_path, corpora, caplog):
+    trained_on(corpora[0], tmp_path / "runs")
+    shutil.rmtree(corpora[0])
+    shutil.move(corpora[1], corpora[0])
+    assert main([str(write_cell(text_cell(corpora[0], seeds=2), tmp_path / "runs"))]) == 2
+    assert "holds made-text-rmt/seed-0 of another text than" in caplog.messages[-1]
+    with pytest.raises(ConfigError, match="holds made-text-rmt/seed-0 of another text"):
+        refuse_other_text(text_cell(corpora[0]), tmp_path / "runs")
+
+
+def test_a_record_without_fingerprints_is_known_by_the_name_of_its_text(tmp_path, corpora):
+    record = trained_on(corpora[0], tmp_path / "runs")
+    del record["runs"][0]["fingerprint"], record["cell"]["text"]
+    planned = with_text(text_cell(corpora[0]), tmp_path)
+    assert is_begun(record, planned)
+    assert not is_begun(record, with_text(text_cell(corpora[1]), tmp_path))
+
+
+def test_records_of_a_copy_of_the_text_are_taken(capsys, tmp_path, corpora, monkeypatch):
+    trained_on(corpora[0], tmp_path / "runs")
+    shutil.copytree(corpora[0], tmp_path / "copy")
+    named = text_cell(tmp_path / "copy").replaced(name="copy-rmt")
+    monkeypatch.setattr(suites, "plan", lambda order: Ordered([named], {}))
+    monkeypatch.chdir(tmp_path)
+    assert rmt(capsys, "report runs --records records.jsonl").code == 0
+    taken = rmt(capsys, "reproduce table-4 --device cpu --out elsewhere --records records.jsonl")
+    assert "records.jsonl: 1 of 1 cells are finished\n" in taken.out, taken.err
+    assert json.loads(Path("elsewhere/copy-rmt/cell.json").read_text())["cell"]["name"] == "copy-rmt"
+
+
+def test_rows_of_two_texts_of_one_name_are_told_apart(tmp_path, corpora):
+    records = [trained_on(corpus, tmp_path / f"runs-{corpus.parent.name}") for corpus in corpora]
+    tasks = [row.task for row in rows_of(records)["table-4"]]
+    assert len(set(tasks)) == 2
+    assert all(task.startswith("prepared (") for task in tasks)
+    for run in records[1]["runs"]:
+        del run["fingerprint"]
+    assert {row.task for row in rows_of(records)["table-4"]} == {"prepared"}
+
+
+def test_a_record_with_runs_of_two_texts_is_refused(capsys, tmp_path, corpora):
+    record = trained_on(corpora[0], tmp_path / "runs", seeds=2)
+    del record["sha256"]
+    record["runs"][1]["fingerprint"] = "0" * 16
+    (tmp_path / "mixed.jsonl").write_text(json.dumps(record) + "\n")
+    answer = rmt(capsys, f"report {tmp_path / 'mixed.jsonl'}")
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert "its runs are of several texts" in answer.err

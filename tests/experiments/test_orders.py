@@ -3,11 +3,12 @@
 import pytest
 
 from rmt.experiments.comparison import rows_of
+from rmt.experiments.made_text import prepare_made_text
 from rmt.experiments.orders import order_lines, orders
 from rmt.experiments.page import page
 from rmt.experiments.suites import Order, plan
 from rmt.experiments.tables import markdown_report
-from tests.experiments.records import REACHED, made_record
+from tests.experiments.records import BITS, REACHED, made_record
 
 
 def records(scale: str, reached: dict[str, float]) -> list:
@@ -26,6 +27,18 @@ def test_orders_that_agree_are_counted_and_no_tie_is_an_agreement():
     assert named["copy in 3 segments", "transformer_xl", "rmt"] is True
     assert named["copy in 3 segments", "baseline", "memory_transformer"] is None
     assert False not in named.values()
+
+
+def test_models_on_two_texts_of_one_size_have_no_order(tmp_path):
+    prepare_made_text(tmp_path / "made")
+    cells = [cell for scale in ("tiny", "gpu") for cell in plan(Order(name="table-4", scale=scale)).cells]
+    told = [made_record(cell, [BITS[cell.settings["preset"]]] * 3, str(tmp_path / "made")) for cell in cells]
+    assert orders(rows_of(told))
+    small = [record for record in told if record["config"]["model"]["layers"] == 2]
+    for record, text in zip(small, "ab" * len(small), strict=False):
+        for run in record["runs"]:
+            run["fingerprint"] = text * 16
+    assert not orders(rows_of(told))
 
 
 @pytest.mark.parametrize("render", [page, markdown_report])

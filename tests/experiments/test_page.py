@@ -11,7 +11,9 @@ from rmt.experiments.page import MOST_LINES, page
 from rmt.experiments.page_style import STYLE
 from rmt.experiments.page_tables import MOST_OPEN, published_table, rows_table
 from rmt.experiments.paper import exhibit_rows
+from rmt.experiments.suites import Order, plan
 from tests.experiments.paper_records import paper_records
+from tests.experiments.records import made_record, with_maps
 from tests.experiments.report_records import gpu_records, gpu_rows
 
 HEADINGS = ["model", "paper", "its files (CSV)", "ours ± std (n)", "difference", "how"]
@@ -133,3 +135,12 @@ def test_the_papers_own_rows_make_a_whole_page_with_documents_too(text):
     assert whole.count("<table") == whole.count("</table>")
     assert " 0 runs" not in whole
     assert 'class="hue-' in whole.partition('<h2 id="table-3">')[2]
+
+
+def test_the_contents_name_every_section_in_its_order():
+    orders = (("figure-3", "gpu"), ("figure-8", "gpu"), ("figure-3", "tiny"))
+    cells = [cell for name, scale in orders for cell in plan(Order(name=name, scale=scale)).cells]
+    whole = page([with_maps(made_record(cell, [0.5] * cell.seeds)) for cell in cells])
+    links = re.findall(r'<a href="#([^"]+)">', whole.partition("<nav>")[2].partition("</nav>")[0])
+    assert links == re.findall(r'<h2 id="([^"]+)"', whole)
+    assert {"orders", "figure-6", "figure-9"} <= {*links}

@@ -42,7 +42,7 @@ def test_every_number_of_the_page_is_that_of_the_runs_it_names(tmp_path):
         "second": echo_cell("second", rates=(0.01, 0.1)),
     }.items():
         assert main([str(write_cell(cell, tmp_path))]) == 0, name
-    text = page(load_cells([tmp_path]))
+    text = page(load_cells([tmp_path], pytest.fail))
     numbers = re.findall(
         r'data-runs="([^"]+)">.*?<td class="ours"[^>]*><div><b>([^<]+)</b> <small>([^<]+)<', text
     )
@@ -96,7 +96,7 @@ def test_the_page_needs_nothing_beside_itself_and_has_every_figure(records):
 def test_records_in_a_file_give_the_same_report(records, tmp_path):
     file = tmp_path / "gpu.jsonl"
     file.write_text(written_cells(records))
-    assert page(load_cells([file])) == page(records)
+    assert page(load_cells([file], pytest.fail)) == page(records)
 
 
 def test_latex_has_a_tabular_for_each_figure_and_no_sign_that_it_would_trip_over(records):
@@ -116,4 +116,4 @@ def test_markdown_has_the_paper_its_files_and_ours_in_one_line(records):
 
 
 def test_results_of_the_project_are_reported_as_before():
-    assert load_cells([Path(__file__).parents[2] / "results/algorithmic.jsonl"]) == []
+    assert load_cells([Path(__file__).parents[2] / "results/algorithmic.jsonl"], pytest.fail) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmt.experiments.worker import patiently
+from rmt.experiments.holding import patiently
 from rmt.train.folder import FolderInUse, locked
 
 

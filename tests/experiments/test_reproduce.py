@@ -1,10 +1,18 @@
 """The queue: cells side by side, each a worker's; what stopped goes on with the same call."""
 
+import time
+from contextlib import ExitStack
+from threading import Thread
+
 import pytest
 
 from rmt.experiments import launchers
+from rmt.experiments.cells import write_cell
+from rmt.experiments.holding import IN_USE
 from rmt.experiments.launchers import LocalLauncher
 from rmt.experiments.reproduce import Limits, last_line, reproduce
+from rmt.experiments.worker import main
+from rmt.train.folder import locked
 from tests.experiments.forked import ForkedJob
 from tests.experiments.tiny import echo_cell
 
@@ -64,3 +72,82 @@ def test_what_is_still_running_at_the_deadline_is_stopped(tmp_path):
     endless = [echo_cell(name, {"train": {"steps": 10**6}}) for name in ("first", "second", "third")]
     assert reproduce(endless, tmp_path, launcher, Limits(2, 0.5), lambda *ended: None) == []
     assert [job.ended() for job in launcher.jobs] == [True, True]
+
+
+def test_a_worker_of_a_cell_that_another_has_ends_without_a_word(tmp_path, caplog):
+    file = write_cell(echo_cell("first"), tmp_path)
+    (tmp_path / "first").mkdir()
+    with locked(tmp_path / "first"):
+        assert main([str(file)]) == IN_USE
+    assert caplog.messages == []
+    assert main([str(file)]) == 0
+
+
+def test_free_cells_come_first_and_one_that_another_worker_has_is_waited_for(tmp_path, caplog):
+    caplog.set_level("INFO", "rmt")
+    (tmp_path / "first").mkdir()
+    names = []
+    with ExitStack() as other:
+        other.enter_context(locked(tmp_path / "first"))
+
+        def release(after: float) -> None:
+            time.sleep(after)
+            other.close()
+
+        def report_ended(ended, left):
+            names.append(ended.cell.name)
+            Thread(target=release, args=(0.5,)).start()
+
+        cells = [echo_cell("first"), echo_cell("second", {"seed": 1})]
+        records = reproduce(cells, tmp_path, LocalLauncher(), Limits(), report_ended)
+    assert (names, len(records)) == (["second", "first"], 2)
+    assert caplog.messages == ["first: another worker has it, and is waited for"]
+
+
+def test_what_another_command_finishes_meanwhile_starts_no_worker(tmp_path):
+    cells = [echo_cell("first"), echo_cell("second", {"seed": 1})]
+    (tmp_path / "first").mkdir()
+    launcher, ended = RecordingLauncher(), []
+    with ExitStack() as other:
+        other.enter_context(locked(tmp_path / "first"))
+
+        def report_ended(cell, left):
+            ended.append(cell.cell.name)
+            if left:
+                other.close()
+                assert main([str(write_cell(cells[0], tmp_path))]) == 0
+
+        reproduce(cells, tmp_path, launcher, Limits(), report_ended)
+    assert (ended, len(launcher.jobs)) == (["second", "first"], 1)
+
+
+def test_a_worker_that_came_too_late_is_started_again_when_the_cell_is_free(tmp_path):
+    names, other = [], ExitStack()
+
+    class LateLauncher(RecordingLauncher):
+        def start(self, file):
+            if not self.jobs:
+                (tmp_path / "first").mkdir()
+                other.enter_context(locked(tmp_path / "first"))
+            return super().start(file)
+
+    def report_ended(ended, left):
+        names.append(ended.cell.name)
+        other.close()
+
+    launcher = LateLauncher()
+    cells = [echo_cell("first"), echo_cell("second", {"seed": 1})]
+    assert len(reproduce(cells, tmp_path, launcher, Limits(), report_ended)) == 2
+    assert (names, len(launcher.jobs)) == (["second", "first"], 3)
+
+
+def test_a_log_keeps_what_earlier_workers_wrote(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    (tmp_path / "first.log").write_text("of an earlier worker\n")
+    job = LocalLauncher("false {}").start(tmp_path / "first.yaml")
+    job.process.wait()
+    assert job.ended()
+    assert job.ended()
+    first, second = (tmp_path / "first.log").read_text().splitlines()
+    assert first == "of an earlier worker"
+    assert second.startswith("rmt: the launcher's command wrote nothing and ended with exit code 1")

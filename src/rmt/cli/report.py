@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
         if not path.exists():
             raise ConfigError(f"{str(path)!r} does not exist; {REMEDY}, or train one first")
     with trusting(options.trust):
-        cells = load_cells(paths)
+        cells = load_cells(paths, warn)
     writers = {"html": page, "latex": latex_report, "records": written_cells}
     files = {name: getattr(options, name) for name in writers if getattr(options, name) is not None}
     if files and not cells:

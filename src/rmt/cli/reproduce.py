@@ -66,8 +66,9 @@ def main(argv: Sequence[str]) -> int:
     if options is None:
         return 0
     from rmt.experiments.cell_records import records_of, take_up
+    from rmt.experiments.cell_text import refuse_other_text, with_text
     from rmt.experiments.cells import is_of, refuse_other_settings
-    from rmt.experiments.launchers import check_launcher
+    from rmt.experiments.launchers import LOCAL, check_launcher
     from rmt.experiments.suites import Order, plan
 
     check_launcher(options.launcher)
@@ -82,12 +83,17 @@ def main(argv: Sequence[str]) -> int:
             steps=options.steps,
         )
     )
-    cells = [cell.over({"device": options.device}) for cell in chosen(ordered.cells, options.only)]
+    planned = [cell.over({"device": options.device}) for cell in chosen(ordered.cells, options.only)]
+    cells = [with_text(cell, folder) for cell in planned]
+    for cell in cells:
+        refuse_other_text(cell, folder)
     refuse_other_settings(cells, folder)
-    records = records_of(cells, Path(options.records)) if options.records else {}
+    records = records_of(cells, Path(options.records), warn) if options.records else {}
     if options.records and not records:
         warn(f"{options.records} has none of the {len(cells)} cells as they are planned")
     left = unfinished(cells, folder, records)
+    if options.launcher == LOCAL:
+        require_documents(left)
     if left and not options.dry_run:
         require_device(options)
     for name, reason in ordered.left_out.items():
@@ -142,6 +148,14 @@ def remaining(cell: PlannedCell, folder: Path, records: dict[str, dict[str, Any]
 
     done = max(map(seeds_of, (recorded_so_far(cell, folder), records.get(cell.name, {}))))
     return cell.replaced(rates=(), trial_steps=0, seeds=cell.seeds - done) if done else cell
+
+
+def require_documents(cells: list[PlannedCell]) -> None:
+    """Raise where the articles of cells of rmt finetune are not here."""
+    from rmt.experiments.suites_documents import require_articles
+
+    for folder in {cell.settings["path"] for cell in cells if cell.command == "finetune"}:
+        require_articles(folder)
 
 
 def require_device(options: ReproduceOptions) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
 from rmt.config import from_dict, to_dict
-from rmt.errors import ConfigError, shown
+from rmt.errors import ConfigError, RMTError, shown
 from rmt.experiments.attention_maps import map_of
 from rmt.experiments.cells import (
+    DAMAGED,
     RECORD,
     WALL_SECONDS,
     PlannedCell,
@@ -45,24 +46,64 @@ RUN_NUMBERS = ("value", "steps", "seconds")
 RUN_TEXTS = ("run", "source", "device")
 
 
-def load_cells(paths: Iterable[Path]) -> list[Record]:
-    """The records of cells in folders, and in .jsonl files with a cell per line; equal ones once."""
-    records = [shown_cell(record, file) for path in paths for file, record in records_in(path)]
-    return [record for index, record in enumerate(records) if record not in records[:index]]
+def load_cells(paths: Iterable[Path], warn: Callable[[str], None]) -> list[Record]:
+    """The records of cells in folders, and in .jsonl files with a cell per line; each trained cell once.
+
+    What lies below a folder and cannot be shown is named and passed over, unless there is nothing else.
+    """
+    records: list[Record] = []
+    errors: list[RMTError] = []
+    for path in paths:
+        for file in sorted(path.rglob(RECORD)) if path.is_dir() else [path]:
+            try:
+                records += [shown_cell(record, file) for record in records_in(file)]
+            except RMTError as error:
+                if file == path:
+                    raise
+                errors.append(error)
+    if errors and not records:
+        raise errors[0]
+    for passed_over in errors:
+        warn(f"passed over: {passed_over}")
+    return merged(records)
 
 
-def records_in(path: Path) -> Iterator[tuple[Path, Record]]:
-    """Each record with the file that it is from."""
-    if path.suffix == ".jsonl":
-        yield from ((path, line) for line in lines_of(path) if is_cell(line))
-        return
-    files = [path] if path.name == RECORD else sorted(path.rglob(RECORD))
-    yield from ((file, load_record(file, REMEDY)) for file in files)
+def records_in(file: Path) -> Iterable[Record]:
+    """The records of cells in a file."""
+    if file.suffix == ".jsonl":
+        return filter(is_cell, lines_of(file))
+    return [load_record(file, DAMAGED)] if file.name == RECORD else []
+
+
+def merged(records: Iterable[Record]) -> list[Record]:
+    """Every trained cell once: its fullest record, part of the figures and tables of all its records."""
+    kept: list[Record] = []
+    for record in records:
+        index = next((index for index, other in enumerate(kept) if is_same_cell(record, other)), len(kept))
+        former = kept[index : index + 1]
+        kept[index : index + 1] = [joined_records(*former, record)]
+    return kept
+
+
+def is_same_cell(first: Record, second: Record) -> bool:
+    """Whether two records are of one cell as it was trained once: the seeds that both have are the same."""
+    if any(run != other for run, other in zip(first["runs"], second["runs"], strict=False)):
+        return False
+    pairs = ((first, second), (second, first))
+    return any(is_begun(record, planned(other["cell"])) for record, other in pairs)
+
+
+def joined_records(*records: Record) -> Record:
+    fullest = max(records, key=seeds_of)
+    cell = fullest["cell"]
+    for record in records:
+        cell = shown_in_all(cell, record["cell"])
+    return {**fullest, "cell": cell}
 
 
 def written_cells(records: Iterable[Record]) -> str:
-    """Cells as .jsonl, a line each: small enough to be kept with a project."""
-    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    """Cells as .jsonl, a line each, sealed: small enough to be kept with a project."""
+    return "".join(json.dumps(sealed(record), ensure_ascii=False) + "\n" for record in records)
 
 
 def take_up(cells: Iterable[PlannedCell], folder: Path, records: Mapping[str, Record]) -> None:
@@ -75,7 +116,7 @@ def take_up(cells: Iterable[PlannedCell], folder: Path, records: Mapping[str, Re
         best = max(here, {} if has_other_rate(cell, folder, other) else other, key=seeds_of)
         if not best:
             continue
-        record = {**best, "cell": shown_in_all(best["cell"], to_dict(cell))}
+        record = {**best, "cell": {**shown_in_all(best["cell"], to_dict(cell)), "name": cell.name}}
         if record != here:
             (folder / cell.name).mkdir(parents=True, exist_ok=True)
             write_json(folder / cell.name / RECORD, sealed(record))
@@ -95,9 +136,9 @@ def value_at(settings: Any, name: str) -> Any:
     return settings
 
 
-def records_of(cells: Iterable[PlannedCell], path: Path) -> dict[str, Record]:
+def records_of(cells: Iterable[PlannedCell], path: Path, warn: Callable[[str], None]) -> dict[str, Record]:
     """The records that `path` has of these cells, with any number of seeds, by their names: the fullest."""
-    records = load_cells([path]) if path.exists() else []
+    records = load_cells([path], warn) if path.exists() else []
     if not records:
         raise ConfigError(
             f"records={str(path)!r} holds no cells; name a file that rmt report --records wrote"
@@ -118,7 +159,8 @@ def shown_cell(record: Record, file: Path) -> Record:
     except ConfigError as error:
         reason = str(error)
     if reason:
-        raise ConfigError(f"{str(file)!r} holds no cell of rmt reproduce ({reason}); {REMEDY}")
+        remedy = DAMAGED if file.name == RECORD else REMEDY
+        raise ConfigError(f"{str(file)!r} holds no cell of rmt reproduce ({reason}); {remedy}")
     if cell.command == "train":
         require_trust(config["task"]["name"], "config.task.name", file)
     return {**record, "cell": to_dict(cell), "config": config}
@@ -158,19 +200,24 @@ def reason_no_runs(record: Record) -> str:
     runs = record.get("runs")
     if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
         return f"runs={shown(runs)} are no list of runs"
+    texts = {shown(run.get("fingerprint")) for run in runs if "fingerprint" in run}
+    if len(texts) > 1:
+        return f"its runs are of several texts: {', '.join(sorted(texts))}"
     segments = runs[0].get("by_segment")
     return next((reason for run in runs if (reason := reason_no_run(run, segments))), "")
 
 
 def reason_no_run(run: Mapping[str, Any], segments: Any) -> str:
     """Why something is no run; `segments` are the answering ones of the first run."""
-    for name in RUN_TEXTS:
+    for name in (*RUN_TEXTS, *({"fingerprint"} & run.keys())):
         if not isinstance(run.get(name), str):
             return f"{name}={shown(run.get(name))} of a run is no text"
     if reason := reason_no_numbers({name: run.get(name) for name in RUN_NUMBERS}):
         return reason
     if run["steps"] <= 0:
         return f"steps={run['steps']} must be above 0"
+    if reason := reason_no_numbers({"constant": run.get("constant", 0.0)}):
+        return reason
     metrics, answered, curve = (run.get(name) for name in ("metrics", "by_segment", "curve"))
     if not isinstance(metrics, dict) or not is_number(metrics.get("original_accuracy", 0.0)):
         return f"metrics={shown(metrics)} are none"

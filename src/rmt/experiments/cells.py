@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from rmt.config import at_least, check_fields, from_dict, option, required, to_dict
 from rmt.errors import ConfigError, RMTError, shown
-from rmt.experiments.data_location import as_planned, located
+from rmt.experiments.data_location import as_planned, located, with_data
 from rmt.experiments.settings import Settings, dotted, merge
 from rmt.seal import load_record
 from rmt.store import write_whole
@@ -40,6 +40,7 @@ class PlannedCell:
     rates: tuple[float, ...] = option((), "values to choose from; none = as the settings say", at_least(0))
     trial_steps: int = option(0, "updates of a trial of a rate; 0 = as many as a run", at_least(0))
     seeds: int = option(1, "runs, from seed 0 on", at_least(1))
+    text: str = option("", "fingerprint of the text it learns from, where that was known")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -142,7 +143,9 @@ def begun_cell(name: str, folder: Path) -> dict[str, Any]:
 def differences(recorded: Mapping[str, Any], cell: PlannedCell) -> list[tuple[str, str, str]]:
     """What makes a recorded cell another than the planned one: names, and the values of both."""
     settings = as_planned(recorded.get("settings"), cell.settings)
-    former, current = dotted(identity({**recorded, "settings": settings})), dotted(identity(to_dict(cell)))
+    plans = ({**recorded, "settings": settings}, to_dict(cell))
+    is_text_known = all(plan.get("text") for plan in plans)
+    former, current = (dotted(identity(plan, is_text_known)) for plan in plans)
     names = (name for name in {**current, **former} if former.get(name, NONE) != current.get(name, NONE))
     return [
         (short_name(name.removeprefix("settings.")), shown_value(former, name), shown_value(current, name))
@@ -162,11 +165,14 @@ def seeds_of(record: Mapping[str, Any]) -> int:
     return len(runs) if isinstance(runs, list) else 0
 
 
-def identity(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """What two plans of one cell have in common."""
+def identity(cell: Mapping[str, Any], is_text_known: bool) -> dict[str, Any]:
+    """What two plans of one cell have in common: the text, if both know it, whatever it is called."""
     settings = cell.get("settings")
     others = {name: value for name, value in settings.items() if name != "device"} if settings else settings
-    return {**cell, "settings": others, "seeds": None, "exhibits": None}
+    incidental = {"seeds": None, "exhibits": None, "text": None}
+    if not is_text_known:
+        return {**cell, "settings": others, **incidental}
+    return {**cell, "settings": with_data(others or {}, ""), **incidental, "text": cell["text"], "name": None}
 
 
 def shown_in_all(cell: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from rmt.experiments.evidence import (
     unsolved,
     uses_memory,
 )
+from rmt.experiments.most_segments import cuts, lacking, most_segments
 from rmt.experiments.text_evidence import (
     both_are_best,
     deeper_is_better,
@@ -38,7 +39,9 @@ LONGEST = 720  # tokens of a copy before RMT degrades, in the paper
 
 
 def verdicts(exhibits: Exhibits) -> list[Verdict]:
-    return [Verdict(claim, tuple(claim.evidence(exhibits))) for claim in CLAIMS]
+    return [
+        Verdict(claim, tuple(claim.evidence(exhibits)), tuple(claim.lacking(exhibits))) for claim in CLAIMS
+    ]
 
 
 def of_model(exhibits: Exhibits, names: Iterable[str], model: str) -> list[ComparedRow]:
@@ -111,7 +114,7 @@ def beats_cache(exhibits: Exhibits) -> Iterator[Evidence]:
     """RMT against Transformer-XL where copy and reverse have the most segments."""
     both = against_cache(exhibits, "figure-3")
     for first, second in both:
-        if first.segments == max(row.segments for row, _ in both if row.task == first.task):
+        if first.segments == most_segments((row for row, _ in both), "figure-3", first.task):
             yield better(first, second)
 
 
@@ -129,7 +132,7 @@ def cache_fails(exhibits: Exhibits) -> Iterator[Evidence]:
     """Transformer-XL against a baseline that fails, where copy has the most segments."""
     copies = [row for row in usual(exhibits.get("figure-3", [])) if row.task.startswith("copy")]
     for first, second in pairs(copies, "transformer_xl", "baseline"):
-        most = max(row.segments for row in copies if row.task == first.task)
+        most = most_segments(copies, "figure-3", first.task)
         if first.segments == most > 1 and not solving_seeds(second):
             yield close_to(first, second)
 
@@ -162,12 +165,16 @@ def documents(exhibits: Exhibits) -> Iterator[Evidence]:
                 yield better(first, second)
 
 
+def has_maps(row: ComparedRow) -> bool:
+    return {"write", "read"} <= row.maps.keys()
+
+
 def memory_is_used(exhibits: Exhibits) -> Iterator[Evidence]:
     """RMT writes and reads memory; where a task has the most segments of several, it rewrites it, too."""
-    rows = [row for row in rmt_in_segments(exhibits, "figure-3") if {"write", "read"} <= row.maps.keys()]
+    rows = [row for row in rmt_in_segments(exhibits, "figure-3") if has_maps(row)]
     for row in rows:
-        cuts = {other.segments for other in rows if other.task == row.task}
-        is_longest = row.segments == max(cuts) > min(cuts)
+        of_task = cuts(rows, "figure-3", row.task)
+        is_longest = row.segments == max(of_task) > min(of_task)
         yield uses_memory(row, ("write", "read", "rewrite") if is_longest else ("write", "read"))
 
 
@@ -192,11 +199,13 @@ CLAIMS = (
         "figure-3",
         beats_cache,
         TWO_TASKS,
+        lacking("figure-3", TWO_TASKS, ("rmt", "transformer_xl")),
     ),
     Claim(
         "With the most segments of copy Transformer-XL is nearer to the baseline than to a solution",
         "figure-3",
         cache_fails,
+        lacking=lacking("figure-3", ("copy",), ("transformer_xl", "baseline")),
     ),
     Claim("On retrieval in 5 segments Transformer-XL is ahead of RMT", "figure-3", retrieval_5),
     Claim("No gradient has to pass between segments for this (caption)", "figure-3", without_gradient),
@@ -237,5 +246,6 @@ CLAIMS = (
         "Attention shows writing and reading of memory, and rewriting where segments are many",
         "figure-6",
         memory_is_used,
+        lacking=lacking("figure-3", TASKS, ("rmt",), has_maps),
     ),
 )

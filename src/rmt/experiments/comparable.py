@@ -12,7 +12,9 @@ SETTINGS = (
     *("task.options", "task.source", "task.shuffle", "task.tokens", "task.reset"),
     *("recipe", "size", "scale", "curriculum", "optimizer.name", "bptt.schedule"),
     *("train.test_samples", "train.evaluate_cache"),
+    *("rate.schedule", "rate.minimum", "rate.factor", "rate.patience"),  # a recipe's warm-up is by model
 )  # beside the sizes of the model
+TUNING = ("rate_of", "rates", "trial_steps")  # of a cell: how its rate was chosen
 OF_THE_MODEL = {"memory", "cache", "vocabulary"}  # what models differ in; the vocabulary follows from memory
 COMPARED_SETTINGS = (
     *("data", "path", "task", "metric", "average", "positive", "folds"),
@@ -52,7 +54,12 @@ def trained_alike(first: ComparedRow, second: ComparedRow) -> bool:
 def settings_of(row: ComparedRow) -> list[Any]:
     """All that runs of different models have to share, but for task, cut and budget."""
     model = {name: value for name, value in row.record["config"]["model"].items() if name not in OF_THE_MODEL}
-    return [model, row.metric, *(setting(row, name) for name in SETTINGS)]
+    return [model, row.metric, tuning(row), *(setting(row, name) for name in SETTINGS)]
+
+
+def tuning(row: ComparedRow) -> list[Any]:
+    """What its rate was chosen from, and how."""
+    return [row.record["cell"][name] for name in TUNING]
 
 
 def setting(row: ComparedRow, name: str) -> Any:
@@ -69,6 +76,9 @@ def same_budget(first: ComparedRow, second: ComparedRow) -> bool:
 
 
 def tuned_alike(first: ComparedRow, second: ComparedRow) -> bool:
-    """Whether two rows are of one pretrained model, on the same documents."""
-    settings = [[row.record["config"].get(name) for name in COMPARED_SETTINGS] for row in (first, second)]
+    """Whether two rows are of one pretrained model, on the same documents, and chose among the same rates."""
+    settings = [
+        [tuning(row), *(row.record["config"].get(name) for name in COMPARED_SETTINGS)]
+        for row in (first, second)
+    ]
     return first.model == second.model and settings[0] == settings[1]

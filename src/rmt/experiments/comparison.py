@@ -16,6 +16,7 @@ from rmt.experiments.paper import PublishedRow, exhibit_rows
 LOWER_IS_BETTER = ("perplexity", "bits_per_character")
 PAPER_SIZES = ("paper", "enwik8-base", "wt103-base")
 CORPORA = {"enwik8-204": "enwik8", "enwik8": "enwik8", "wikitext-103": "wikitext-103"}
+SHOWN_OF_TEXT = 6  # characters of a fingerprint that tell texts of one name apart
 Record = dict[str, Any]
 
 
@@ -54,6 +55,16 @@ class ComparedRow(NamedTuple):
     @property
     def metric(self) -> str:
         return str(self.record["metric"])
+
+    @property
+    def text(self) -> str:
+        """The fingerprint of the text; nothing where all is drawn, or an earlier release trained it."""
+        return next((str(run["fingerprint"]) for run in self.runs if "fingerprint" in run), "")
+
+    @property
+    def constant(self) -> float | None:
+        """What the constant answer comes to; none where an earlier release trained it."""
+        return self.runs[0].get("constant")
 
     @property
     def sign(self) -> int:
@@ -150,7 +161,24 @@ def rows_of(records: Iterable[Record]) -> dict[str, list[ComparedRow]]:
         distinct_name = name if counts[name] == 1 else f"{name} ({counts[name]})"
         for exhibit in record["cell"]["exhibits"]:
             exhibits.setdefault(exhibit, []).append(row_of(record, exhibit)._replace(name=distinct_name))
-    return {name: sorted(exhibits[name], key=order) for name in sorted(exhibits)}
+    texts = text_names(row for rows in exhibits.values() for row in rows)
+    return {
+        name: sorted((row._replace(task=texts.get(row.text, row.task)) for row in exhibits[name]), key=order)
+        for name in sorted(exhibits)
+    }
+
+
+def text_names(rows: Iterable[ComparedRow]) -> dict[str, str]:
+    """A name for each text by its fingerprint: its first row's, with a part of that where two share it."""
+    names: dict[str, str] = {}
+    for row in rows:
+        if row.text:
+            names.setdefault(row.text, row.task)
+    counts = Counter(names.values())
+    return {
+        text: name if counts[name] == 1 else f"{name} ({text[:SHOWN_OF_TEXT]})"
+        for text, name in names.items()
+    }
 
 
 TASKS = ("copy", "reverse", "retrieval", "quadratic")  # as the paper has them

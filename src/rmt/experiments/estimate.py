@@ -10,6 +10,7 @@ from rmt.errors import RMTError
 from rmt.experiments.cells import PlannedCell
 from rmt.experiments.outcome import is_stackable
 from rmt.experiments.recipe import resolve
+from rmt.experiments.suites_documents import require_articles
 from rmt.train.config import CurriculumConfig, RunConfig, build_task
 
 
@@ -44,9 +45,10 @@ class Estimate(NamedTuple):
 
 def estimate(cell: PlannedCell, device: str) -> Estimate:
     """What a cell asks for on a device."""
-    if cell.command != "train":
-        return Estimate(0, None, "its time depends on the pretrained model")
     try:
+        if cell.command != "train":
+            require_articles(cell.settings["path"])
+            return Estimate(0, None, "its time depends on the pretrained model")
         config = resolve(cell.settings)
         seconds = update_seconds(config, SPEEDS[device])
     except RMTError as error:

@@ -11,6 +11,7 @@ deviations to the difference plus both.
 - Memory is used: for each operation some head spends `USED` of its attention on it. Refuted where for one of
   them all heads spend less than `UNUSED`.
 
+Two rows of which neither is better than the constant answer do not show that one is as good as the other.
 Whatever is neither shown nor refuted is undecided: ties where a model should be better, noise where two
 should be equal, a task that some seeds solve.
 """
@@ -84,7 +85,9 @@ def better(first: ComparedRow, second: ComparedRow) -> Evidence:
 
 
 def as_good(first: ComparedRow, second: ComparedRow) -> Evidence:
-    """As good or better."""
+    """As good or better, of which two rows that learned nothing say nothing."""
+    if is_at_chance(first) and is_at_chance(second):
+        return Evidence(None, (first, second), "both at chance")
     lead = lead_of(first, second)
     similar = SIMILAR[first.sign] * scale(second)
     return Evidence(outcome(lead.least >= -similar, lead.most < -similar), (first, second))
@@ -96,6 +99,13 @@ def same(first: ComparedRow, second: ComparedRow) -> Evidence:
     is_within = -similar <= lead.least and lead.most <= similar
     is_outside = lead.least > similar or lead.most < -similar
     return Evidence(outcome(is_within, is_outside), (first, second))
+
+
+def is_at_chance(row: ComparedRow) -> bool:
+    """Whether a row is known to be no better than the constant answer."""
+    if row.constant is None:
+        return False
+    return row.sign * (row.mean - row.constant) <= NEAR[row.sign] * scale(row)
 
 
 class Lead(NamedTuple):
@@ -149,7 +159,9 @@ def close_to(row: ComparedRow, baseline: ComparedRow) -> Evidence:
 
 def uses_memory(row: ComparedRow, operations: Sequence[str]) -> Evidence:
     """Whether there is a head for each of these operations of memory."""
-    maps = [row.maps[operation] for operation in operations]
-    note = ", ".join(f"{each.operation} {each.mass:.2f} ({each.head}, {each.finding.order})" for each in maps)
-    masses = [each.mass for each in maps]
-    return Evidence(outcome(min(masses) >= USED, min(masses) < UNUSED), (row,), note)
+    maps = [row.maps[operation] for operation in operations if operation in row.maps]
+    notes = [f"{each.operation} {each.mass:.2f} ({each.head}, {each.finding.order})" for each in maps]
+    notes += [f"no map of {operation}" for operation in operations if operation not in row.maps]
+    least = min(each.mass for each in maps)
+    is_shown = least >= USED and len(maps) == len(operations)
+    return Evidence(outcome(is_shown, least < UNUSED), (row,), ", ".join(notes))

@@ -10,12 +10,17 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from rmt.errors import ConfigError
-from rmt.stopping import PARENT
+from rmt.experiments.holding import IN_USE, POLL_SECONDS
+from rmt.stopping import PARENT, SIGNALS
+from rmt.store import append_line
 
 LOCAL = "local"
 NAMES = (LOCAL, "slurm", "ray")
@@ -34,6 +39,20 @@ class Job(Protocol):
     def kill(self) -> None: ...
 
 
+class NoJob:
+    """What stands for a worker where there is nothing to do."""
+
+    def ended(self) -> bool:
+        return True
+
+    def stop(self, number: int) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+NO_JOB = NoJob()
+
+
 class WorkerLauncher(Protocol):
     """What starts workers."""
 
@@ -48,8 +67,10 @@ class ProcessJob:
     """A worker in a process of this machine, a group of its own: a terminal's Ctrl-C reaches it once."""
 
     def __init__(self, command: Sequence[str], file: Path, environment: Mapping[str, str]):
+        self.is_worker = PARENT in environment  # else what a template names, which starts the worker
         self.command, self.log = shlex.join(command), file.with_suffix(".log")
-        with self.log.open("w") as log:
+        with self.log.open("a") as log:
+            self.logged_before = log.tell()
             self.process = subprocess.Popen(
                 command,
                 stdout=log,
@@ -60,14 +81,16 @@ class ProcessJob:
 
     def ended(self) -> bool:
         code = self.process.poll()
-        if code is not None and not self.log.stat().st_size:
-            self.log.write_text(
-                f"rmt: the launcher's command wrote nothing and {end_of(code)}: {self.command}\n"
+        is_silent = self.log.stat().st_size == self.logged_before
+        if code not in (None, IN_USE) and is_silent:
+            append_line(
+                self.log, f"rmt: the launcher's command wrote nothing and {end_of(code)}: {self.command}"
             )
         return code is not None
 
     def stop(self, number: int) -> None:
-        self.process.send_signal(number)
+        """Send a signal; a shell that waits for the worker would hold back SIGINT."""
+        self.process.send_signal(number if self.is_worker else signal.SIGTERM)
 
     def kill(self) -> None:
         self.process.kill()
@@ -124,7 +147,9 @@ class QueuedWork:
                 self.command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **self.environment}
             )
             try:
-                return self.child.wait()
+                while (code := self.child.poll()) is None:
+                    time.sleep(POLL_SECONDS)  # Ray's cancellation does not reach a wait()
+                return code
             except BaseException:  # the task is cancelled: Ray raises KeyboardInterrupt in it
                 self.end_child()
                 raise
@@ -201,7 +226,8 @@ class RayLauncher:
     def __init__(self) -> None:
         self.ray = optional("ray", "ray")
         if not self.ray.is_initialized():
-            self.ray.init(log_to_driver=False, include_dashboard=False)
+            with keeping_handlers():
+                self.ray.init(log_to_driver=False, include_dashboard=False)
         gpus = min(1.0, self.ray.cluster_resources().get("GPU", 0.0))
         self.remote = self.ray.remote(num_cpus=1, num_gpus=gpus)(run_queued)
 
@@ -210,6 +236,18 @@ class RayLauncher:
         return RayJob(
             self.ray, self.remote.remote(str(resolved), worker_command(resolved), inherited(), os.getcwd())
         )
+
+
+@contextmanager
+def keeping_handlers() -> Iterator[None]:
+    """Whatever handlers of signals are installed in here, those of before stay."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in SIGNALS if is_main}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run_queued(file: str, command: Sequence[str], environment: Mapping[str, str], folder: str) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from rmt.experiments.cells import PlannedCell
 from rmt.experiments.data_location import OUT, data_of
+from rmt.store import write_whole
 from rmt.text.corpora import find_source
 from rmt.text.corpus import DESCRIPTION
 from rmt.text.prepare import prepare_corpus
@@ -57,5 +58,5 @@ def prepare_made_text(folder: Path) -> None:
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
     file = folder.with_suffix(".txt")
-    file.write_text(made_text(), encoding="utf-8")
+    write_whole(file, made_text())
     prepare_corpus(find_source(str(file), "bytes"), folder)

@@ -62,6 +62,8 @@ def orders_in(exhibit: str, rows: Iterable[ComparedRow]) -> Iterator[OrderOfTwo]
         if row.model in MODELS:
             positions[position_of(row)][size_of(row)].append(row)
     for position, sizes in positions.items():
+        if any(has_several_texts(rows) for rows in sizes.values()):
+            continue
         small, large = (best_of_models(sizes[size]) for size in (min(sizes), max(sizes)))
         models = sorted(small.keys() & large.keys(), key=lambda model: rank(model, MODELS))
         if len(sizes) > 1:
@@ -74,6 +76,11 @@ def position_of(row: ComparedRow) -> str:
     """A kind of task in so many segments, whatever its length; or any text."""
     kind = row.task.partition("-")[0]
     return f"{kind} in {row.segments} segment{'s' * (row.segments > 1)}" if row.segments else "text"
+
+
+def has_several_texts(rows: Iterable[ComparedRow]) -> bool:
+    """Whether rows are of language models on more than one text."""
+    return len({row.task for row in rows if not row.segments}) > 1
 
 
 def best_of_models(rows: Sequence[ComparedRow]) -> Best:

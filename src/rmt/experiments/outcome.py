@@ -11,9 +11,11 @@ from rmt.config import from_dict, to_dict
 from rmt.errors import CheckpointError, ConfigError, RMTError
 from rmt.evaluate.by_segment import accuracy_by_segment
 from rmt.experiments.attention_maps import attention_maps
+from rmt.experiments.cell_text import refuse_other_text
 from rmt.experiments.cells import PlannedCell, recorded_so_far
+from rmt.experiments.constant_answer import constant_answer
 from rmt.experiments.recipe import Settings, merge, resolve
-from rmt.experiments.run import train, train_seeds
+from rmt.experiments.run import stored_fingerprint, train, train_seeds
 from rmt.tasks.registry import task_class
 from rmt.train.checkpoint import load
 from rmt.train.config import RunConfig, build_task
@@ -50,6 +52,7 @@ def outcome(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[
 
     Nor is what a record of the cell with fewer seeds has: its rate stays, and the other seeds are added.
     """
+    refuse_other_text(cell, folder.parent)
     former = recorded_so_far(cell, folder.parent)
     begun = {name: former[name] for name in RECORDED} if former.keys() >= set(RECORDED) else {}
     record = COMMANDS[cell.command](cell.located(folder.parent), folder, new_observer, begun)
@@ -161,11 +164,14 @@ def slim(run: Path, result: dict[str, Any]) -> dict[str, Any]:
     """What a report needs of a run: numbers, hardware, validation, answers by segment; maps of seed 0."""
     record = {name: result[name] for name in SLIM if name in result}
     metric = result["metric"]
+    task = build_task(from_dict(RunConfig, result["config"]).task)
+    known = {"fingerprint": stored_fingerprint(run), "constant": constant_answer(task)}
     curve = [(line["step"], line[metric]) for line in evaluations(run, metric)]
     spacing = math.ceil(len(curve) / CURVE_POINTS)
     return {
         "run": run.name,
         **record,
+        **{name: value for name, value in known.items() if value},
         **{name: result["environment"][name] for name in HARDWARE},
         "curve": curve[::-spacing][::-1],
         "by_segment": by_segment(run, result["config"]),

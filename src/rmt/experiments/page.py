@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from typing import NamedTuple
 
 from rmt.experiments.budget import cost_lines, counted, exhibit_budget, summary
 from rmt.experiments.claims import verdicts
-from rmt.experiments.comparison import ComparedRow, Record, rows_of
+from rmt.experiments.comparison import ComparedRow, Exhibits, Record, rows_of
 from rmt.experiments.evidence import WORDS, Evidence
 from rmt.experiments.figures import curves, figures
 from rmt.experiments.labels import title as title_of
@@ -50,31 +51,50 @@ ABOUT = (
     "hollow and dotted is the paper. “How” opens to show the runs behind a number."
 )
 COST = ("", "cells", "runs", "device time", "device", "source")
+ORDERS = "Order of the models"
 SHARED = "A cell that is part of two figures is counted in both, and once in all."
 
 
 def page(records: Sequence[Record], title: str = "Recurrent Memory Transformer, reproduced") -> str:
     """The whole page."""
     exhibits = rows_of(records)
+    sections = [section for section in sections_of(exhibits) if section.html]
     parts = [
         f"{HEAD}<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>",
         f"<h1>{escape(title)}</h1>",
         f'<p class="summary">{escape(summary(exhibits))}</p>' if exhibits else "",
         f"<p>{escape(ABOUT)}</p>",
-        contents(exhibits),
-        claims_section(verdicts(exhibits)),
-        orders_section(exhibits),
-        *(exhibit_section(name, rows) for name, rows in exhibits.items()),
-        *(maps_section(name, exhibits) for name in FIGURES),
-        cost_section(exhibits),
+        contents(sections),
+        *(section.html for section in sections),
         "</main></body></html>",
     ]
     return "\n".join(parts)
 
 
-def contents(exhibits: Mapping[str, Sequence[ComparedRow]]) -> str:
-    names = [("claims", "Claims"), *((name, TITLES[name].partition(":")[0]) for name in exhibits)]
-    links = (f'<a href="#{name}">{text}</a>' for name, text in (*names, ("cost", "Cost")))
+class Section(NamedTuple):
+    """A part of the page below a heading of its own; empty where there is nothing to show."""
+
+    anchor: str
+    name: str
+    html: str
+
+
+def sections_of(exhibits: Exhibits) -> Iterator[Section]:
+    yield Section("claims", "Claims", claims_section(verdicts(exhibits)))
+    yield Section("orders", ORDERS, orders_section(exhibits))
+    for name, rows in exhibits.items():
+        yield Section(name, number_of(name), exhibit_section(name, rows))
+    for name in FIGURES:
+        yield Section(name, number_of(name), maps_section(name, exhibits))
+    yield Section("cost", "Cost", cost_section(exhibits))
+
+
+def number_of(exhibit: str) -> str:
+    return TITLES[exhibit].partition(":")[0]
+
+
+def contents(sections: Iterable[Section]) -> str:
+    links = (f'<a href="#{section.anchor}">{section.name}</a>' for section in sections)
     return f"<nav>{' '.join(links)}</nav>"
 
 
@@ -82,19 +102,18 @@ def claims_section(shown: Sequence[Verdict]) -> str:
     """A line for each claim, with the rows that show it."""
     lines = []
     for verdict in shown:
-        number = TITLES[verdict.claim.exhibit].partition(":")[0]
-        claim = f"{escape(verdict.claim.text)} <small>({number})</small>"
+        claim = f"{escape(verdict.claim.text)} <small>({number_of(verdict.claim.exhibit)})</small>"
         word = f'<b class="{VERDICT_CSS[verdict.word]}">{verdict.word}</b>'
         lines.append(f"<tr><td>{claim}</td><td>{word} {comparisons(verdict)}</td></tr>")
     return f'<h2 id="claims">Claims</h2>{table("claims", ("the paper says", "here"), lines)}'
 
 
-def orders_section(exhibits: Mapping[str, Sequence[ComparedRow]]) -> str:
+def orders_section(exhibits: Exhibits) -> str:
     """Whether models come in the same order at a small size and a large one, where there are two."""
     summary, *reversed_orders = order_lines(exhibits) or [""]
     items = "".join(f"<li>{escape(line)}</li>" for line in reversed_orders)
     listed = f"<ul>{items}</ul>" if items else ""
-    return f'<h2 id="orders">Order of the models</h2><p>{escape(summary)}</p>{listed}' if summary else ""
+    return f'<h2 id="orders">{ORDERS}</h2><p>{escape(summary)}</p>{listed}' if summary else ""
 
 
 def comparisons(verdict: Verdict) -> str:
@@ -152,14 +171,14 @@ def exhibit_section(name: str, rows: Sequence[ComparedRow]) -> str:
     )
 
 
-def maps_section(name: str, exhibits: Mapping[str, Sequence[ComparedRow]]) -> str:
+def maps_section(name: str, exhibits: Exhibits) -> str:
     """Attention maps, if there are any."""
     maps = "".join(map(drawn, FIGURES[name](exhibits)))
     section = f'<h2 id="{name}">{TITLES[name]}</h2><p class="budget">{ABOUT_MAPS}</p>'
     return f'{section}<div class="figures">{maps}</div>' if maps else ""
 
 
-def cost_section(exhibits: Mapping[str, Sequence[ComparedRow]]) -> str:
+def cost_section(exhibits: Exhibits) -> str:
     """Device time, hardware and source of every figure."""
     lines = [f"<tr>{labelled(COST, line)}</tr>" for line in cost_lines(exhibits, TITLES)]
     return f'<h2 id="cost">Cost</h2>{table("cost", COST, lines)}<p class="budget">{SHARED}</p>'

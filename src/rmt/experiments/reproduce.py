@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.experiments.cells import PlannedCell, record_of, write_cell
-from rmt.experiments.launchers import Job, WorkerLauncher
+from rmt.experiments.holding import POLL_SECONDS, is_held
+from rmt.experiments.launchers import NO_JOB, Job, WorkerLauncher
 from rmt.stopping import REQUEST, Stopped
 
-POLL_SECONDS = 0.2  # between looks at the jobs
 GRACE_SECONDS = 30.0  # for workers to save when the time is over, as much as torchrun and Slurm give
+
+
+log = logging.getLogger(__name__)
 
 
 class Ended(NamedTuple):
@@ -41,21 +45,28 @@ def reproduce(
 ) -> list[dict[str, Any]]:
     """Train `cells` in folders of `folder`; returns the records there are.
 
-    After `limits.seconds` what still runs is stopped, and so it is by a signal: it saves and ends, and the
-    same call goes on from there.
+    A cell that a worker of another command has is waited for. After `limits.seconds` what still runs is
+    stopped, and so it is by a signal: it saves and ends, and the same call goes on from there.
     """
     waiting = [cell for cell in cells if not record_of(cell, folder)]
     jobs: list[tuple[PlannedCell, Job]] = []
+    noted: set[str] = set()
     deadline = time.monotonic() + limits.seconds
     try:
         with REQUEST.deferred():
             while (waiting or jobs) and time.monotonic() < deadline and not REQUEST.signal:
-                while waiting and len(jobs) < limits.workers:
-                    cell = waiting.pop(0)
-                    jobs.append((cell, launcher.start(write_cell(cell, folder))))
+                while len(jobs) < limits.workers and (free := free_cell(waiting, folder)):
+                    waiting.remove(free)
+                    jobs.append((free, started(free, folder, launcher)))
+                if not jobs:
+                    note_held(waiting, noted)
                 for cell, job in [entry for entry in jobs if entry[1].ended()]:
                     jobs.remove((cell, job))
-                    report_ended(ended_cell(cell, folder), len(waiting) + len(jobs))
+                    ended = ended_cell(cell, folder)
+                    if not ended.record and is_held(folder / cell.name):  # another command was quicker
+                        waiting.append(cell)
+                    else:
+                        report_ended(ended, len(waiting) + len(jobs))
                 time.sleep(POLL_SECONDS)
             stop([job for _, job in jobs], REQUEST.signal or signal.SIGTERM, bool(REQUEST.signal))
             records = [record for cell in cells if (record := record_of(cell, folder))]
@@ -66,6 +77,24 @@ def reproduce(
         for _, job in jobs:
             job.kill()
     return records
+
+
+def free_cell(cells: Iterable[PlannedCell], folder: Path) -> PlannedCell | None:
+    """The first that no worker has, of any command."""
+    return next((cell for cell in cells if not is_held(folder / cell.name)), None)
+
+
+def note_held(cells: Iterable[PlannedCell], noted: set[str]) -> None:
+    """Say, once of each, that workers of other commands have these cells."""
+    for cell in cells:
+        if cell.name not in noted:
+            noted.add(cell.name)
+            log.info("%s: another worker has it, and is waited for", cell.name)
+
+
+def started(cell: PlannedCell, folder: Path, launcher: WorkerLauncher) -> Job:
+    """The worker of a cell, unless another command has finished it by now."""
+    return NO_JOB if record_of(cell, folder) else launcher.start(write_cell(cell, folder))
 
 
 def ended_cell(cell: PlannedCell, folder: Path) -> Ended:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rmt.errors import DataError
 from rmt.experiments.cells import PlannedCell
 from rmt.experiments.settings import Settings
 
 RATES = (1e-5, 5e-5, 1e-4)  # the paper's own
 MEMORY = 10
 SEGMENTS = (1, 2, 3, 4)
+
+
+def require_articles(folder: str) -> None:
+    """Raise where a folder has no articles, in the words of rmt reproduce."""
+    from rmt.documents.hyperpartisan import load_hyperpartisan
+
+    try:
+        load_hyperpartisan(folder)
+    except DataError as error:
+        raise DataError(str(error).replace("path=", "data=", 1)) from None
 
 
 def table_3(data: str, backbones: Sequence[str], seeds: int = 3) -> Iterator[PlannedCell]:

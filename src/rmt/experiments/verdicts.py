@@ -18,13 +18,21 @@ from rmt.experiments.evidence import WORDS, Evidence, Outcome
 from rmt.experiments.labels import NAMES
 
 
+def none_lacking(exhibits: Exhibits) -> Iterable[str]:
+    return ()
+
+
 class Claim(NamedTuple):
-    """A sentence of the paper, where it stands, what would show it, and the tasks or models that it names."""
+    """A sentence of the paper, where it stands, what would show it, and what it names.
+
+    That is tasks or models, and cells that may be lacking.
+    """
 
     text: str
     exhibit: str
     evidence: Callable[[Exhibits], Iterable[Evidence]]
     parts: tuple[str, ...] = ()
+    lacking: Callable[[Exhibits], Iterable[str]] = none_lacking
 
 
 class Verdict(NamedTuple):
@@ -32,6 +40,7 @@ class Verdict(NamedTuple):
 
     claim: Claim
     evidence: tuple[Evidence, ...]
+    lacking: tuple[str, ...] = ()  # cells
 
     @property
     def word(self) -> str:
@@ -54,10 +63,11 @@ class Verdict(NamedTuple):
 
     @property
     def missing(self) -> list[str]:
-        """The tasks and models of the claim that no evidence is of."""
+        """The tasks and models of the claim that no evidence is of, and the cells that are lacking."""
         rows = [row for evidence in self.evidence for row in evidence.rows]
-        compared = {name for row in rows for name in (row.task.partition("-")[0], row.model)}
-        return [part for part in self.claim.parts if part not in compared]
+        known = {name for row in rows for name in (row.task.partition("-")[0], row.model)}
+        known |= {cell.partition("-")[0] for cell in self.lacking}
+        return [*(part for part in self.claim.parts if part not in known), *self.lacking]
 
     @property
     def where(self) -> str:

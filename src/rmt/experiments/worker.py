@@ -4,29 +4,26 @@ SETTINGS is a YAML file, a planned cell: settings as in a config file, rates, se
 folder beside it that has its name without the ending: `runs/tiny/copy-4-3-rmt-4.yaml` in
 `runs/tiny/copy-4-3-rmt-4`. Killed and started again, it goes on, and no finished run is trained again. It
 exits as the command does: 0 when finished, 2 with one line on a user's mistake, 128 plus the number of a
-signal that stopped it, 1 otherwise. When the process that started it is gone, it saves and ends.
+signal that stopped it, 1 otherwise; 75, without a word, while another worker has the cell. When the process
+that started it is gone, it saves and ends.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rmt.errors import ConfigError, RMTError
-from rmt.experiments.cells import RECORD, WALL_SECONDS, load_cell, record_of, recorded_so_far
+from rmt.experiments.cells import RECORD, WALL_SECONDS, PlannedCell, load_cell, record_of, recorded_so_far
+from rmt.experiments.holding import IN_USE, CellInUse, holding, patiently
 from rmt.experiments.outcome import outcome
 from rmt.experiments.stretches import STRETCHES, timed
 from rmt.seal import sealed
 from rmt.stopping import Interrupted, handling_signals, hang_up_with_parent, reraising_interruptions
 from rmt.store import write_json
-from rmt.train.folder import FolderInUse
-
-PATIENCE_SECONDS = 30.0  # for a worker whose command was killed to save and end
-POLL_SECONDS = 0.2
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +61,10 @@ def main(arguments: Sequence[str]) -> int:
             raise ConfigError(f"expected one argument, a file of settings, got {len(arguments)}")
         with handling_signals(), reraising_interruptions():
             hang_up_with_parent()
-            patiently(lambda: work(Path(arguments[0])))
+            work(Path(arguments[0]))
         return 0
+    except CellInUse:
+        return IN_USE
     except RMTError as error:
         log.error("rmt: %s", error)
         return error.exit_code
@@ -77,24 +76,18 @@ def main(arguments: Sequence[str]) -> int:
         return 2
 
 
-def patiently(action: Callable[[], None], seconds: float = PATIENCE_SECONDS) -> None:
-    """Do what needs a run folder; while another process has it, such as one that still saves, try again."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return action()
-        except FolderInUse:
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(POLL_SECONDS)
-
-
 def work(file: Path) -> None:
     """Train the cell in `file`, in the folder beside it, and write down what came out."""
     folder = file.with_suffix("")
     if folder == file:
         raise ConfigError(f"settings {str(file)!r} must be a file with the ending .yaml")
     cell = load_cell(file)
+    with holding(folder):
+        patiently(lambda: train_cell(cell, folder))
+
+
+def train_cell(cell: PlannedCell, folder: Path) -> None:
+    """Train a cell in its folder, unless that is done, and log what came out."""
     if record := record_of(cell, folder.parent):
         log.info("already finished: %s", folder)
     else:
