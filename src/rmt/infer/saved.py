@@ -127,7 +127,7 @@ def fingerprint(model: Any) -> str:
 def written_state(weight: Tensor) -> tuple[float, ...]:
     """What changes when a weight is written to, also through `.data`, of which its version does not know."""
     version = 0 if weight.is_inference() else weight._version
-    return weight.data_ptr(), version, float(weight.detach().double().sum())
+    return weight.data_ptr(), version, float(weight.detach().sum(dtype=widest(weight.device)))
 
 
 def first_fingerprint(model: Any) -> str:
