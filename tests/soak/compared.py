@@ -4,7 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-CLOCKS = {"seconds", "tokens_per_second", "first_update_seconds", "sha256", "environment"}  # sha256: of these
+from rmt.experiments.cells import WALL_SECONDS
+
+# entries that clocks write, and checksums of them
+CLOCKS = {"seconds", "tokens_per_second", "first_update_seconds", WALL_SECONDS, "sha256", "environment"}
 SECONDS_OF = {"trainer"}  # checksums of records that hold seconds
 
 
