@@ -17,8 +17,7 @@ BYTE_ORDER_MARK = "\ufeff"
 def test_any_end_of_a_line_may_stand_in_a_string_of_json(tmp_path):
     file = tmp_path / "data.jsonl"
     file.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in TABLE), newline="")
-    whole = TABLE if "\x0b" not in file.read_text() else [*map(json.loads, file.read_text().split("\n")[:-1])]
-    assert list(rows(file)) == whole == TABLE
+    assert list(rows(file)) == TABLE
     assert sum(map(len, load_corpus(file, Columns()).splits.values())) == len(TABLE)
 
 
