@@ -38,6 +38,7 @@ APART = 4  # the same where a curriculum trains them one after the other
 MANY = 9  # segments of long copies; with more, answers are generated less often, for that takes longest
 BATCH, POSITION = 64, 43_500  # sequences of a long copy's update; bytes that each of their positions takes
 EVALUATION = 7  # gigabytes that a seed's evaluation keeps; both fitted to 51 and 43 GB of copy-360 and -240
+XL_NAME = "Transformer-XL, "  # how names of its rows begin
 LANGUAGE = "enwik8"  # how names of rows begin that need --data
 
 
@@ -96,7 +97,7 @@ class Row(NamedTuple):
 def sequences(task: str, length: int, cells: dict[int, int], seeds: int, model: str = "") -> Iterator[Row]:
     """A task in several numbers of segments; `cells` are steps by segments."""
     for segments, steps in cells.items():
-        who = "Transformer-XL, " if model else ""
+        who = XL_NAME if model else ""
         name = f"{who}{task}-{length} in {segments}"
         command = f"{task} --segments {segments} --length {length} --size paper {model}".strip()
         yield Row(name, command, seeds, steps, minutes=segments / 9)
@@ -225,6 +226,11 @@ def spread(values: Sequence[float], form: str) -> str:
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
+def without_model(name: str) -> str:
+    """The task of a row, which has one colour for all models."""
+    return name.removeprefix(XL_NAME)
+
+
 def draw(rows: Sequence[Row], records: Sequence[dict[str, Any]], file: Path) -> None:
     """Steps to the target over the number of segments: a dot for every seed, a line through the medians."""
     import matplotlib
@@ -242,9 +248,13 @@ def draw(rows: Sequence[Row], records: Sequence[dict[str, Any]], file: Path) -> 
         if record.get("row") in drawn and record["reached"]:
             name, _, segments = record["row"].partition(" in ")
             tasks.setdefault(name, {}).setdefault(int(segments.split(",")[0]), []).append(record["reached"])
-    for number, (name, seeds) in enumerate(sorted(tasks.items())):
+    colours = {task: f"C{number}" for number, task in enumerate(sorted({*map(without_model, tasks)}))}
+    for name, seeds in sorted(tasks.items(), key=lambda entry: without_model(entry[0])):
         counts = sorted(seeds)
-        style = {"color": f"C{number}", "linestyle": "--" if name.startswith("Transformer-XL") else "-"}
+        style = {
+            "color": colours[without_model(name)],
+            "linestyle": "--" if name.startswith(XL_NAME) else "-",
+        }
         medians = [median(seeds[count]) for count in counts]
         axes.plot(counts, medians, label=name, linewidth=1, marker="_", markersize=9, **style)
         points = [(count, steps) for count in counts for steps in seeds[count]]

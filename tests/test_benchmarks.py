@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import confusions, original, precision, recipe, speed_chart
+from benchmarks import confusions, original, places, precision, recipe, speed_chart
 from benchmarks.speed_chart import CARD, CHARTED, bars, newest_rows, records_in, result_files
+from rmt.analysis.capture import SegmentAttention
 from rmt.bench import measure
 from rmt.bench.text import made_text
 from rmt.cli.main import main
+from rmt.core.spans import Spans
 from rmt.experiments.report import load_results
 from tests.cli.command import TINY
 
@@ -332,3 +334,36 @@ def test_confusions_are_read_from_a_run(tmp_path, capsys):
     assert main(["train", "copy", *TINY.split(), "--train.test_samples", "8", "--out", other]) == 0
     with pytest.raises(SystemExit, match="is a run of copy, not of retrieval"):
         confusions.main([other])
+
+
+def test_places_tell_how_far_from_their_tokens_slots_look():
+    slots, head = 6, 1
+    spans = Spans(cache=0, read=slots, tokens=slots, write=slots)
+    weights = torch.full((1, 2, 3 * slots, 3 * slots), 1 / (3 * slots))
+    for slot in range(2, slots):  # slot i of the written memory looks at token i - 2
+        weights[0, head, 2 * slots + slot] = torch.eye(3 * slots)[slots + slot - 2]
+    found = places.distances(SegmentAttention(weights, spans, torch.zeros(slots), torch.zeros(slots)))
+    assert [str(distance) for distance in found] == ["write, layer 1, head 2: 4 of 6 look -2 places away"]
+
+
+def test_places_that_fail_are_those_that_fail_in_every_segment():
+    right = torch.ones(2, 7)
+    right[0, [1, 4]] = 0.1  # place 2 of both segments of three; what is behind them is no whole segment
+    right[1, [2, 6]] = 0.1  # of one segment only
+    first, second = places.failing(right, 3)
+    assert first.endswith("places 2 of 3")
+    assert second.endswith("none")
+
+
+def test_places_are_read_from_a_run_of_a_copy(tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(["train", "copy", *TINY.split(), "--out", str(run)]) == 0
+    capsys.readouterr()
+    figure = tmp_path / "places.png"
+    places.main([str(run), "--sequences", "4", "--figure", str(figure)])
+    assert capsys.readouterr().out.startswith("- copy 1: 0.")
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    other = str(tmp_path / "other")
+    assert main(["train", "reverse", *TINY.split(), "--out", other]) == 0
+    with pytest.raises(SystemExit, match="is a run of reverse, not of copy"):
+        places.main([other])
