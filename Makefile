@@ -8,8 +8,6 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c c
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.test-installed
 DOCS_INSTALLED := $(VENV)/.docs-installed
-# but those that need another tree, or a checkout of the original code
-BENCHMARKS := $(filter-out benchmarks/two_trees.py benchmarks/original.py,$(sort $(wildcard benchmarks/*.py)))
 CODE := $(wildcard src tests examples benchmarks docs)
 
 .DEFAULT_GOAL := help
@@ -51,9 +49,8 @@ format: $(INSTALLED) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-bench: $(INSTALLED) ## measure speed (rmt bench), then run every script of benchmarks/
+bench: $(INSTALLED) ## measure speed (rmt bench); what each script of benchmarks/ is for stands in its first lines
 	$(BIN)/rmt bench $(ARGS)
-	@set -e; for script in $(BENCHMARKS); do echo "$$script"; $(BIN)/python "$$script"; done
 
 docs: $(DOCS_INSTALLED) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

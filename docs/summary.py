@@ -63,35 +63,35 @@ def results(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (ROOT / "results" / f"{name}.jsonl").read_text().splitlines()]
 
 
-def newest(row: str) -> list[float]:
-    """What the runs of a row of results/recipe-2.md came to in the test, the newest of each seed."""
-    runs = {run["seed"]: run["value"] for run in results("recipe-2") if run.get("row") == row}
-    return [runs[seed] for seed in sorted(runs)]
+def reproduced() -> dict[str, list[float]]:
+    """What the cells of `rmt reproduce --scale gpu` came to in the test, seed by seed."""
+    return {cell["cell"]["name"]: [run["value"] for run in cell["runs"]] for cell in results("paper-gpu")}
 
 
 def algorithmic() -> Iterator[ResultRow]:
     """Copy, reverse, retrieval and equations: strict accuracy of all seeds that were trained.
 
-    RMT and Transformer-XL are of `modern-2` where both were trained by it, else of `modern-1`; the plain
-    Transformer, which has no state and can but guess, was trained by `modern-1` only.
+    Of scale `gpu`, which gives all models the same, where that is made; else of `modern-1`.
     """
+    cells = reproduced()
     for (file, task), (name, tokens, segment_counts) in ALGORITHMIC.items():
         runs = [
             run for run in results(file) if run["task"] == task and run["config"]["bptt"]["depth"] == "full"
         ]
         for segments in segment_counts:
-            chosen = [run for run in runs if run["config"]["task"]["segments"] == segments]
-            values = {model: [run["value"] for run in chosen if run["model"] == model] for model in MODELS}
-            newer = {"rmt": newest(f"{name} in {segments}")}
-            newer["transformer_xl"] = newest(f"Transformer-XL, {name} in {segments}")
-            values |= newer if all(newer.values()) else {}
-            memory = (
-                {3: 3, 5: 2}.get(segments, -(-tokens // segments))
-                if task == "retrieval"
-                else tokens // segments
-            )
-            paper = tuple(published(name, segments, model, memory) for model in MODELS[:2])
-            recipe = "modern-2" if all(newer.values()) else "modern-1"
+            size = {3: 3, 5: 2}.get(segments, 5) if task == "retrieval" else tokens // segments
+            names = {model: f"{name}-{segments}-{model}-{size}" for model in MODELS[:2]}
+            names["baseline"] = f"{name}-{segments}-baseline"
+            paper = tuple(published(name, segments, model, size) for model in MODELS[:2])
+            if cells.keys() >= set(names.values()):
+                values = {model: cells[cell] for model, cell in names.items()}
+                recipe = "modern-2"
+            else:
+                chosen = [run for run in runs if run["config"]["task"]["segments"] == segments]
+                values = {
+                    model: [run["value"] for run in chosen if run["model"] == model] for model in MODELS
+                }
+                recipe = "modern-1"
             yield ResultRow(f"{name}, {segments} segments", values, recipe, (paper[0], paper[1]))
 
 
@@ -167,16 +167,17 @@ def draw(path: Path) -> None:
     figure = Figure(figsize=(11, 3.2), layout="constrained")
     copy, facts, text = figure.subplots(1, 3)
     copies = [row for row in algorithmic() if row.title.startswith("copy")]
-    for model in MODELS:
-        values = [statistics.mean(row.values[model]) for row in copies]
-        seeds = len(copies[0].values[model])
-        label = f"{NAMES[model]} ({seeds} seed{'s' if seeds > 1 else ''})"
-        copy.plot(["3", "6", "9"], values, "o-", color=COLOURS[model], label=label)
+    for model in reversed(MODELS):
+        values = [row.values[model] for row in copies]
+        label = f"{NAMES[model]} ({len(copies[0].values[model])} seeds)"
+        means, spreads = map(statistics.mean, values), map(statistics.stdev, values)
+        style: dict[str, Any] = {"color": COLOURS[model], "label": label, "capsize": 3}
+        copy.errorbar(["3", "6", "9"], list(means), list(spreads), fmt="o-", **style)
         known = distances()[model]
         facts.semilogx(
             list(known), list(known.values()), "o-", base=2, color=COLOURS[model], label=NAMES[model]
         )
-    copy.set(title="copy-24: RMT's rates for all", xlabel="segments", ylabel="accuracy", ylim=(0, 1.04))
+    copy.set(title="copy-24, each at its best rate", xlabel="segments", ylabel="accuracy", ylim=(0, 1.04))
     facts.set(title="facts in a novel, trained on 512 (1 seed)", xlabel="tokens read", ylim=(0, 1.04))
     facts.axhline(1 / 6, color="#bbb", linestyle=":", label="guessing")
     for run in sorted(language_models("text-wikitext-2"), key=lambda run: run["value"]):

@@ -38,7 +38,7 @@ def test_cells_of_two_figures_are_counted_once_in_all():
 def test_a_figure_says_its_device_and_its_budget_beside_the_papers():
     records = [{**record, "wall_seconds": 90.0} for record in gpu_records("table-1")]
     sentence = exhibit_budget("table-1", rows_of(records)["table-1"])
-    assert sentence.endswith("; the paper: 600,000 updates of 32. Device time 6 min, on a card.")
+    assert sentence.endswith("; the paper: 600,000 updates of 32. Time of its cells, added up: 6 min, on a card.")
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def exhibit_budget(name: str, rows: Sequence[ComparedRow]) -> str:
     """A sentence below the title of a figure or table."""
     parts = (budgets(rows), papers_budget(exhibit_rows(name)))
     devices = names((run for row in rows for run in row.runs), "device")
-    return f"{'; '.join(filter(None, parts))}. Device time {device_time(records_of(rows))}, on {devices}."
+    return f"{'; '.join(filter(None, parts))}. {added_up(rows)}, on {devices}."
 
 
 def summary(exhibits: Exhibits) -> str:
@@ -93,8 +93,8 @@ def summary(exhibits: Exhibits) -> str:
     published = papers_budget(line for name in exhibits for line in exhibit_rows(name))
     return (
         f"{counted(len(rows), 'cell')} with {counted(len(runs), 'run')}{tried}: {budgets(rows)}"
-        f"{f'; {published}' if published else ''}. Device time {device_time(records_of(rows))}, "
-        f"on {names(runs, 'device')}; source {names(runs, 'source')}."
+        f"{f'; {published}' if published else ''}. {added_up(rows)}, on {names(runs, 'device')}; "
+        f"source {names(runs, 'source')}."
     )
 
 
@@ -119,6 +119,11 @@ def records_of(rows: Iterable[ComparedRow]) -> list[Record]:
 
 def names(runs: Iterable[Mapping[str, Any]], name: str) -> str:
     return ", ".join(sorted({str(run[name]) for run in runs}))
+
+
+def added_up(rows: Iterable[ComparedRow]) -> str:
+    """The time of cells, of which several may have shared a device."""
+    return f"Time of its cells, added up: {device_time(records_of(rows))}"
 
 
 def device_time(records: Iterable[Record]) -> DeviceTime:
