@@ -22,6 +22,33 @@ def test_without_that_it_is_at_least_its_trainings_a_stack_once():
     assert str(device_time([stacked([600.0])])) == "≥ 10 min (trainings only)"
 
 
+def at_work(*stretches: tuple[str, float, float]) -> dict:
+    seconds = sum(ended - began for _, began, ended in stretches)
+    return {**stacked([60.0]), "wall_seconds": seconds, "stretches": [list(stretch) for stretch in stretches]}
+
+
+def test_a_device_that_cells_share_is_counted_once():
+    records = [
+        at_work(("a", 1000.0, 1600.0)),
+        at_work(("a", 1300.0, 1900.0), ("a", 4000.0, 4300.0)),  # stopped, and later gone on with
+        at_work(("a", 1100.0, 1200.0)),
+    ]
+    assert device_time(records).occupied == 900 + 300
+    assert str(device_time(records)) == "20 min (27 min of cells, several at a time)"
+
+
+def test_two_devices_are_counted_both():
+    records = [at_work(("a", 1000.0, 1600.0)), at_work(("b", 1000.0, 1600.0))]
+    assert str(device_time(records)) == "20 min"
+
+
+@pytest.mark.parametrize("told", [None, 3, [["a", 2.0, 1.0]], [["a", 1.0]], [[1, 2, 3]], [["a", "1", 2.0]]])
+def test_where_a_record_does_not_tell_its_stretches_cells_are_added_up(told):
+    records = [at_work(("a", 1000.0, 1600.0)), {**at_work(("a", 1000.0, 1600.0)), "stretches": told}]
+    assert device_time(records) == (1200.0, True, None)
+    assert str(device_time(records)) == "20 min"
+
+
 def test_a_sum_with_one_old_record_is_a_least():
     assert not device_time([{**stacked([60.0]), "wall_seconds": 300.0}, stacked([60.0])]).is_whole
 
@@ -38,7 +65,7 @@ def test_cells_of_two_figures_are_counted_once_in_all():
 def test_a_figure_says_its_device_and_its_budget_beside_the_papers():
     records = [{**record, "wall_seconds": 90.0} for record in gpu_records("table-1")]
     sentence = exhibit_budget("table-1", rows_of(records)["table-1"])
-    assert sentence.endswith("; the paper: 600,000 updates of 32. Time of its cells, added up: 6 min, on a card.")
+    assert sentence.endswith("; the paper: 600,000 updates of 32. Device time 6 min, on a card.")
 
 
 @pytest.mark.parametrize(

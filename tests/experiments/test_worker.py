@@ -106,6 +106,10 @@ def test_more_seeds_of_a_record_without_its_runs_have_its_rate(tmp_path):
     folders = {file.name for file in (tmp_path / "first").iterdir() if file.is_dir()}
     assert folders == {"seed-2", "seed-3"}
     assert outcome["wall_seconds"] > former["wall_seconds"]
+    assert outcome["stretches"][:-1] == former["stretches"]
+    (place, _, before), (there, began, ended) = outcome["stretches"]
+    assert place == there
+    assert before <= began < ended
 
 
 @pytest.mark.parametrize(
@@ -113,7 +117,7 @@ def test_more_seeds_of_a_record_without_its_runs_have_its_rate(tmp_path):
     [
         ({"runs": 0, "wall_seconds": 1000.0}, 1000),
         ({"runs": 3, "wall_seconds": 1000.0}, 0),  # of the time before a record that is not there any more
-        ({"runs": 0, "wall_seconds": None}, None),  # its worker was killed
+        ({"runs": 0}, None),  # its worker was killed
     ],
     ids=["stopped", "stale", "killed"],
 )
@@ -139,7 +143,7 @@ def test_a_killed_worker_leaves_word_that_its_seconds_are_not_known(tmp_path):
     while not (tmp_path / "first/seed-0/checkpoints/last").exists() and not worker.ended():
         time.sleep(0.01)
     worker.kill()
-    assert json.loads((tmp_path / "first/seconds.json").read_text())["wall_seconds"] is None
+    assert json.loads((tmp_path / "first/seconds.json").read_text()) == {"runs": 0}
 
 
 def test_a_stopped_cell_writes_down_how_long_it_took(tmp_path, monkeypatch):

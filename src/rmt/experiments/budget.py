@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from rmt.experiments.cells import WALL_SECONDS
 from rmt.experiments.comparison import ComparedRow, Exhibits, Record
 from rmt.experiments.paper import PublishedRow, exhibit_rows
+from rmt.experiments.stretches import occupied, stretches_of
 from rmt.train.folder import is_number
 
 MOST_BUDGETS = 4  # that are told one by one
+ALONE = 0.95  # of the time of cells, from which on they were at work one after the other
 
 
 class Budget(NamedTuple):
@@ -28,13 +31,18 @@ class Budget(NamedTuple):
 
 
 class DeviceTime(NamedTuple):
-    """Seconds on a device; not whole where a record counts its trainings only."""
+    """What cells took on their devices; not whole where a record counts its trainings only."""
 
-    seconds: float
-    is_whole: bool
+    seconds: float  # of all cells
+    is_whole: bool = True
+    occupied: float | None = None  # seconds in which some cell was at work, where all records tell
 
     def __str__(self) -> str:
-        return duration(self.seconds) if self.is_whole else f"≥ {duration(self.seconds)} (trainings only)"
+        if not self.is_whole:
+            return f"≥ {duration(self.seconds)} (trainings only)"
+        if self.occupied is None or self.occupied > ALONE * self.seconds:
+            return duration(self.seconds)
+        return f"{duration(self.occupied)} ({duration(self.seconds)} of cells, several at a time)"
 
 
 def budget_of(row: ComparedRow) -> Budget:
@@ -81,7 +89,7 @@ def exhibit_budget(name: str, rows: Sequence[ComparedRow]) -> str:
     """A sentence below the title of a figure or table."""
     parts = (budgets(rows), papers_budget(exhibit_rows(name)))
     devices = names((run for row in rows for run in row.runs), "device")
-    return f"{'; '.join(filter(None, parts))}. {added_up(rows)}, on {devices}."
+    return f"{'; '.join(filter(None, parts))}. Device time {device_time(records_of(rows))}, on {devices}."
 
 
 def summary(exhibits: Exhibits) -> str:
@@ -93,8 +101,8 @@ def summary(exhibits: Exhibits) -> str:
     published = papers_budget(line for name in exhibits for line in exhibit_rows(name))
     return (
         f"{counted(len(rows), 'cell')} with {counted(len(runs), 'run')}{tried}: {budgets(rows)}"
-        f"{f'; {published}' if published else ''}. {added_up(rows)}, on {names(runs, 'device')}; "
-        f"source {names(runs, 'source')}."
+        f"{f'; {published}' if published else ''}. Device time {device_time(records_of(rows))}, "
+        f"on {names(runs, 'device')}; source {names(runs, 'source')}."
     )
 
 
@@ -121,22 +129,20 @@ def names(runs: Iterable[Mapping[str, Any]], name: str) -> str:
     return ", ".join(sorted({str(run[name]) for run in runs}))
 
 
-def added_up(rows: Iterable[ComparedRow]) -> str:
-    """The time of cells, of which several may have shared a device."""
-    return f"Time of its cells, added up: {device_time(records_of(rows))}"
-
-
 def device_time(records: Iterable[Record]) -> DeviceTime:
-    """All time on the device, as far as it was measured."""
-    times = [time_of(record) for record in records]
-    return DeviceTime(sum(time.seconds for time in times), all(time.is_whole for time in times))
+    """All time on devices, as far as it was measured; where cells shared one, also how long they had it."""
+    records = list(records)
+    times, told = [time_of(record) for record in records], [stretches_of(record) for record in records]
+    known = [stretches for stretches in told if stretches is not None]
+    shared = occupied(chain.from_iterable(known)) if len(known) == len(told) else None
+    return DeviceTime(sum(time.seconds for time in times), all(time.is_whole for time in times), shared)
 
 
 def time_of(record: Record) -> DeviceTime:
     """A cell's time. Old records have only that of runs, and seeds of a stack the whole stack's each."""
     wall = record.get(WALL_SECONDS)
     if wall is not None and is_number(wall) and wall >= 0:
-        return DeviceTime(float(wall), True)
+        return DeviceTime(float(wall))
     return DeviceTime(float(sum({run["seconds"] for run in record["runs"]})), False)
 
 

@@ -23,6 +23,7 @@ from rmt.yamlfile import load_yaml, write_yaml
 
 RECORD = "cell.json"
 WALL_SECONDS = "wall_seconds"  # of a record: what the cell took, with trials, evaluations and starts
+STRETCHES = "stretches"  # of a record: when its workers were at work, and where
 MUON_RATE = "optimizer.matrix_lr"
 DAMAGED = "delete it and run the command again"  # the remedy for a record
 NONE = "none"  # the value of a setting that a cell does not have

@@ -50,7 +50,7 @@ ABOUT = (
     "own metric: above 0, and green, where ours is better. Bars in charts are ± the deviation of n runs, "
     "hollow and dotted is the paper. “How” opens to show the runs behind a number."
 )
-COST = ("", "cells", "runs", "time of cells", "device", "source")
+COST = ("", "cells", "runs", "device time", "device", "source")
 ORDERS = "Order of the models"
 SHARED = "A cell that is part of two figures is counted in both, and once in all."
 
@@ -179,6 +179,6 @@ def maps_section(name: str, exhibits: Exhibits) -> str:
 
 
 def cost_section(exhibits: Exhibits) -> str:
-    """Time, hardware and source of every figure."""
+    """Device time, hardware and source of every figure."""
     lines = [f"<tr>{labelled(COST, line)}</tr>" for line in cost_lines(exhibits, TITLES)]
     return f'<h2 id="cost">Cost</h2>{table("cost", COST, lines)}<p class="budget">{SHARED}</p>'

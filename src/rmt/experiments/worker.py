@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from rmt.errors import ConfigError, RMTError
-from rmt.experiments.cells import RECORD, WALL_SECONDS, PlannedCell, load_cell, record_of, recorded_so_far
+from rmt.experiments.cells import RECORD, PlannedCell, load_cell, record_of, recorded_so_far
 from rmt.experiments.holding import IN_USE, CellInUse, holding, patiently
 from rmt.experiments.outcome import outcome
-from rmt.experiments.stretches import STRETCHES, timed
+from rmt.experiments.stretches import LEFT, timed
 from rmt.seal import sealed
 from rmt.stopping import Interrupted, handling_signals, hang_up_with_parent, reraising_interruptions
 from rmt.store import write_json
@@ -91,12 +91,10 @@ def train_cell(cell: PlannedCell, folder: Path) -> None:
     if record := record_of(cell, folder.parent):
         log.info("already finished: %s", folder)
     else:
-        with timed(folder, recorded_so_far(cell, folder.parent)) as seconds:
+        with timed(folder, recorded_so_far(cell, folder.parent)) as spent:
             record = outcome(cell, folder, LoggedRun)
-            known = seconds()
-            record |= {} if known is None else {WALL_SECONDS: known}
-            write_json(folder / RECORD, sealed(record))
-        (folder / STRETCHES).unlink(missing_ok=True)
+            write_json(folder / RECORD, sealed(record | spent()))
+        (folder / LEFT).unlink(missing_ok=True)
         log.info("finished: %s", folder)
     values = ", ".join(f"{run['value']:.4f}" for run in record["runs"])
     chosen = "" if record["rate"] is None else f", {cell.rate_of} {record['rate']:g}"
