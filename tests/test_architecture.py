@@ -39,7 +39,7 @@ BELOW = {
     "experiments": EVERYTHING,
     "train": TRAINING,
     "analysis": TRAINING,
-    "bench": {"hf", "train", *TRAINING},
+    "bench": {"analysis", "hf", "train", *TRAINING},
     "evaluate": EVALUATION,
     "infer": ENGINE,
     "documents": {"hf", "train", *TRAINING},

@@ -21,6 +21,7 @@ from rmt.errors import ConfigError, shown, unknown
 
 T = TypeVar("T")
 field_types: Callable[[type], dict[str, Any]] = cache(typing.get_type_hints)  # of a dataclass
+SCALAR = int | float | bool | str  # what a text can stand for where no declaration says it
 BITS = 63  # of a whole number beside its sign, as in int64
 
 
@@ -241,9 +242,8 @@ def parse_items(text: str, kind: Any, name: str) -> tuple[Any, ...]:
 
 def misfit(value: Any, kind: Any, name: str) -> ConfigError:
     """The error for a value that is not of its field's type, naming the nearest choice if one is near."""
-    literals = [choice for choice in choices(kind) if get_origin(choice) is Literal]
-    known = [str(word) for choice in literals for word in get_args(choice)]
-    near = difflib.get_close_matches(value, known, n=1) if isinstance(value, str) else []
+    known = sum((get_args(choice) for choice in choices(kind) if get_origin(choice) is Literal), ())
+    near = difflib.get_close_matches(value, map(str, known), n=1) if isinstance(value, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return ConfigError(f"{name}={shown(value)} is not {describe(kind)}{hint}")
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 import reprlib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 MOST_CHARACTERS = 1000  # of a message; its begin names the field, its end the remedy
 MOST_BITS = 10_000  # of a whole number that is written out; Python refuses more than 14,284
@@ -33,6 +34,17 @@ class CheckpointError(RMTError):
 
 class DataError(RMTError):
     """A corpus that is missing, damaged, incomplete or not the one it is said to be."""
+
+
+@contextmanager
+def catching_panics() -> Iterator[None]:
+    """Raise the panic of a library that is written in Rust as an Exception, which it is not."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # its module cannot be imported
+            raise
+        raise RuntimeError(str(error)) from None
 
 
 class ShortRepr(reprlib.Repr):

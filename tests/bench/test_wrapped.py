@@ -16,6 +16,8 @@ from rmt.bench.wrapped import (
     bert,
     compare,
     comparisons,
+    hardware,
+    plain_model,
     positions,
     random_tokens,
     table_lines,
@@ -77,6 +79,13 @@ def test_numbers_can_be_written_down():
     record = json.loads(json.dumps(MEASURED.record()))
     assert record["wrapped"] == {"median": 30.0, "low": 29.0, "high": 31.0}
     assert record["slower_than_at_once"] == 1.5
+
+
+def test_transformers_that_are_too_old_are_refused(monkeypatch):
+    monkeypatch.setattr("transformers.__version__", "4.57.1")
+    for use in (lambda: hardware(CPU), lambda: plain_model(TINY_BERT)):
+        with pytest.raises(ConfigError, match=r"transformers 4\.57\.1 is too old: pip install"):
+            use()
 
 
 def test_an_unknown_workload_is_named_with_those_there_are():

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rmt.text import corpora
 from rmt.text.corpora import Known
-from tests.cli.command import rmt
+from tests.cli.command import TINY, rmt
+from tests.tasks.stories import write_data
 from tests.text.tokenizer import trained
 
 # files in the current folder
@@ -186,3 +188,20 @@ def test_of_a_short_text_as_many_examples_are_shown_as_there_are(capsys):
     assert 1 <= out.count("\nexample ") < 3
     code, _, err = rmt(capsys, "data show text --data short.txt --examples 3")
     assert (code, err.count("examples=3")) == (2, 1)
+
+
+def test_an_option_that_the_task_declares_as_text_is_text_whatever_it_looks_like(capsys, tmp_path):
+    data = write_data(tmp_path)
+    (data / "books" / "Middlemarch_2.txt").rename(data / "books" / "1984.txt")
+    task = "memory-qa --data data --task.options held_out=1984 --task.options buckets=30"
+    assert rmt(capsys, f"data show {task} --length 64").code == 0
+    train = f"train {task} {TINY.replace('--length 3', '--length 64')} --segments 4"
+    code, out, err = rmt(capsys, f"{train} --print_config")
+    assert (code, err) == (0, "")
+    assert yaml.safe_load(out)["task"]["options"] == {"held_out": "1984", "buckets": 30}
+    Path("run.yaml").write_text(out)
+    assert rmt(capsys, "train --config run.yaml --print_config").out == out
+    Path("run.yaml").write_text(out.replace("'1984'", "1984"))
+    refused = rmt(capsys, "train --config run.yaml --print_config")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "held_out=1984 of task 'memory-qa' is not of type str" in refused.err

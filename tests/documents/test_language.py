@@ -109,6 +109,18 @@ def test_a_restart_trains_what_memory_is_compared_with_anew(home, tmp_path):
     assert again["metrics"] == fresh["metrics"]
 
 
+def test_files_of_others_beside_checkpoints_outlive_a_restart_and_the_end_of_a_run(home, tmp_path):
+    torch.set_default_dtype(torch.float32)
+    with pytest.raises(Killed):
+        tune_language(config_of(home, compare="plain"), tmp_path, KillingWatcher())
+    notes = [tmp_path / arm / "checkpoints" / "notes.txt" for arm in (".", "plain")]
+    for file in notes:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("mine")
+    tune_language(config_of(home, compare="plain"), tmp_path, FinetuneWatcher(), restart=True)
+    assert [list(file.parent.iterdir()) for file in notes] == [[file] for file in notes]
+
+
 def losses_of(folder):
     """The losses in a log, by their steps."""
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())

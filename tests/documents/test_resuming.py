@@ -113,6 +113,17 @@ def test_a_run_killed_before_any_change_of_its_folder_ends_as_an_uninterrupted_o
     assert kills > 70
 
 
+def test_files_of_others_beside_checkpoints_outlive_the_end_of_a_run_and_a_restart(folder, out):
+    notes = folder / out / "checkpoints" / "notes.txt"
+    with pytest.raises(Stopped), handling_signals():
+        tiny_finetune(folder, out, Signaller(3))
+    notes.write_text("mine")
+    tiny_finetune(folder, out)
+    assert list(notes.parent.iterdir()) == [notes]
+    tiny_finetune(folder, out, restart=True)
+    assert list(notes.parent.iterdir()) == [notes]
+
+
 def test_a_run_killed_again_and_again_ends_as_an_uninterrupted_one(folder, out):
     statuses = [killed_at(folder, out, number) for number in (9, 12, 25)]
     assert set(statuses) == {-signal.SIGKILL}

@@ -83,14 +83,16 @@ def finetune_words(folder: Path, out: str, **settings: Any) -> list[str]:
     ]
 
 
-def tiny_finetune(folder: Path, out: str, watcher: Any = None, **settings: Any) -> dict[str, Any]:
+def tiny_finetune(
+    folder: Path, out: str, watcher: Any = None, restart: bool = False, **settings: Any
+) -> dict[str, Any]:
     """The result of such a run in this process."""
     torch.set_default_dtype(torch.float32)
     config = FinetuneConfig(
         data=str(folder / "documents.jsonl"), backbone=str(folder / "bert"), **{**SETTINGS, **settings}
     )
     corpus = load_corpus(config.data, Columns())
-    return finetune(config, corpus, folder / out, watcher or FinetuneWatcher())[0]
+    return finetune(config, corpus, folder / out, watcher or FinetuneWatcher(), restart)[0]
 
 
 def finetune_end(run: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from rmt.experiments.recipe import merge
 from rmt.experiments.run import train
 from rmt.experiments.suites import Order, Ordered, plan
 from rmt.experiments.worker import main
+from rmt.train.config import build_task
 from rmt.train.folder import load_result
 from tests.cli.command import rmt
 from tests.experiments.forked import ForkedJob
@@ -63,7 +64,7 @@ def test_a_text_that_a_user_names_is_where_it_was():
 
 def test_a_moved_folder_of_cells_goes_on(tmp_path):
     record = work(tmp_path / "first")
-    assert record["cell"] == to_dict(cell())
+    assert record["cell"] == to_dict(with_text(cell(), tmp_path / "first"))
     (tmp_path / "first").rename(tmp_path / "second")
     assert record_of(cell(), tmp_path / "second")["runs"] == record["runs"]
     trained = (tmp_path / "second" / cell().name / "seed-0" / "result.json").stat().st_mtime_ns
@@ -99,6 +100,30 @@ def test_the_command_goes_on_in_a_moved_folder(capsys, tmp_path, monkeypatch):
     taken = rmt(capsys, "reproduce table-4 --device cpu --out third --records records.jsonl")
     assert taken.code == 0, taken.err
     assert "records.jsonl: 1 of 1 cells are finished\n" in taken.out
+
+
+def test_the_made_text_is_known_whether_it_was_there_at_the_plan_or_not(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(launchers, "ProcessJob", ForkedJob)
+    monkeypatch.setattr(suites, "plan", lambda order: Ordered([cell()], {}))
+    monkeypatch.chdir(tmp_path)
+    write_made_text([cell()], Path("second"))
+    for out in ("first", "second"):
+        assert rmt(capsys, f"reproduce table-4 --device cpu --out {out}").code == 0
+    planned = [load_cell(Path(out) / "made-text-rmt.yaml") for out in ("first", "second")]
+    assert planned[0].text
+    assert planned[0] == planned[1]
+
+
+def test_the_text_of_a_cell_is_looked_at_once_by_a_plan(capsys, tmp_path, monkeypatch):
+    looked_at = []
+    monkeypatch.setattr(
+        "rmt.experiments.cell_text.build_task", lambda task: looked_at.append(task) or build_task(task)
+    )
+    monkeypatch.setattr(suites, "plan", lambda order: Ordered([cell()], {}))
+    monkeypatch.chdir(tmp_path)
+    assert rmt(capsys, "reproduce table-4 --device cpu --out runs --dry_run").code == 0
+    assert len(looked_at) == 1
+    assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize("folder", ["runs/reproduce-tiny", "/elsewhere"])
@@ -186,7 +211,7 @@ def test_a_cell_of_another_text_at_the_same_place_is_refused(tmp_path, corpora, 
     assert main([str(write_cell(text_cell(corpora[0], seeds=2), tmp_path / "runs"))]) == 2
     assert "holds made-text-rmt/seed-0 of another text than" in caplog.messages[-1]
     with pytest.raises(ConfigError, match="holds made-text-rmt/seed-0 of another text"):
-        refuse_other_text(text_cell(corpora[0]), tmp_path / "runs")
+        refuse_other_text(with_text(text_cell(corpora[0]), tmp_path / "runs"), tmp_path / "runs")
 
 
 def test_a_record_without_fingerprints_is_known_by_the_name_of_its_text(tmp_path, corpora):

@@ -162,6 +162,24 @@ def test_restart_keeps_files_of_others_in_a_run_folder(finished):
     assert (finished / "notes.txt").read_text() == "mine"
 
 
+def test_restart_keeps_files_of_others_beside_checkpoints_and_deletes_every_checkpoint(finished):
+    checkpoints = finished / "checkpoints"
+    shutil.copytree(checkpoints / "step_12", checkpoints / "step_12-copy")
+    shutil.copytree(checkpoints / "step_12", checkpoints / "step_100")
+    (checkpoints / "notes.txt").write_text("mine")
+    before = contents(checkpoints / "step_12-copy")
+    watcher = Watcher()
+    train(tiny(seed=5, train={"steps": 6}), finished, watcher, restart=True)
+    assert not any("resuming" in message for message in watcher.messages)
+    assert contents(checkpoints / "step_12-copy") == before
+    assert (checkpoints / "notes.txt").read_text() == "mine"
+    assert {path.name for path in checkpoints.iterdir()}.isdisjoint({"step_12", "step_100"})
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 def test_a_folder_that_another_process_trains_in_is_refused(tmp_path):
     with (
         locked(tmp_path),

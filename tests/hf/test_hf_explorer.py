@@ -5,7 +5,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from rmt.analysis.capture import capture
-from rmt.hf import AttentionView, add_memory
+from rmt.hf import AttentionView, add_memory, unlimited
 from tests.analysis.pages import Visit, chromium, data_of
 from tests.cli.command import rmt
 from tests.hf.tokens import WORDS, tokenizer
@@ -71,6 +71,15 @@ def test_a_damaged_config_of_a_model_is_one_line(capsys, folder, content):
     code, out, err = rmt(capsys, "attention wrapped --text good")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "'wrapped" in err
+
+
+def test_a_damaged_template_of_a_tokenizer_is_one_line(capfd, folder):
+    unlimited(tokenizer()).save_pretrained(folder / "wrapped")
+    file = folder / "wrapped" / "tokenizer.json"
+    file.write_text(file.read_text().replace('"[SEP]": {', '"[XYZ]": {'))
+    code, out, err = rmt(capfd, "attention wrapped --text good")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "folder='wrapped' cannot be loaded (its template in tokenizer.json has '[SEP]', which" in err
 
 
 def test_the_page_of_a_wrapped_model_works_and_fits_a_phone(capsys, folder):

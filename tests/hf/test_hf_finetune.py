@@ -434,6 +434,39 @@ def test_a_tokenizer_that_takes_no_unknown_word_or_cannot_be_saved_is_refused_at
     assert not Path("run").exists()
 
 
+def rename_in_template(file, part):
+    """Let a template of a tokenizer name a token that is not there."""
+    content = json.loads(file.read_text())
+    piece = next(piece for piece in content["post_processor"][part] if "SpecialToken" in piece)
+    piece["SpecialToken"]["id"] = "[XYZ]"
+    file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("part", ["single", "pair"])
+def test_a_template_with_a_token_that_the_tokenizer_does_not_have_is_one_line(capfd, part):
+    data = write("data.jsonl", documents())
+    tune = f"finetune {data} --backbone {backbone()} {TINY} --epochs 1 --quiet --out"
+    assert rmt(capfd, f"{tune} run").code == 0
+    for folder, command, remedy in (
+        ("run/model", f"predict run {data} --device cpu", "copy it from another copy of the run"),
+        ("bert", f"{tune} other", "name another with --tokenizer"),
+    ):
+        rename_in_template(Path(folder, "tokenizer.json"), part)
+        reason = "its template in tokenizer.json has '[XYZ]', which is none of its special tokens"
+        refusal = f"rmt: tokenizer='{folder}' cannot be loaded ({reason}); {remedy}\n"
+        assert rmt(capfd, command) == (2, "", refusal)
+
+
+def test_what_makes_the_library_of_tokenizers_panic_is_refused_like_any_damage(capsys):
+    data, file = write("data.jsonl", documents()), Path(backbone(), "tokenizer.json")
+    content = json.loads(file.read_text())
+    pairs = {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]], "continuing_subword_prefix": "####"}
+    file.write_text(json.dumps({**content, "model": {"type": "BPE", **pairs}}))
+    code, _, err = rmt(capsys, f"finetune {data} --backbone bert {TINY} --out run")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "tokenizer='bert' cannot be loaded (range end index" in err
+
+
 def test_a_text_of_a_hundred_thousand_tokens_is_learned_from(capsys):
     rows = [*GOOD, {"text": "good film " * 50_000, "label": "true"}]
     data = write("data.jsonl", rows)

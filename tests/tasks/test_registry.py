@@ -10,6 +10,7 @@ from rmt.errors import ConfigError
 from rmt.tasks import TASKS, make_task, task_names
 from rmt.tasks.copy import Copy
 from rmt.tasks.quadratic import Quadratic
+from rmt.tasks.registry import declared_options, task_class
 from rmt.tasks.retrieval import Retrieval
 from rmt.tasks.reverse import Reverse
 
@@ -36,6 +37,8 @@ class Shift(Task):
 @dataclass(frozen=True, kw_only=True)
 class Demanding(Shift):
     width: int
+    novel: str = ""
+    page: int | str = 1
 
 class Unfinished(Task):
     vocabulary = 7
@@ -108,6 +111,13 @@ def test_a_users_task_is_found_in_the_current_directory(own):
 def test_options_of_a_users_task_are_checked_too(own):
     with pytest.raises(ConfigError, match="loud=1 of task 'own_tasks:Shift' is not of type bool"):
         make_task("own_tasks:Shift", loud=1)
+
+
+def test_texts_are_options_as_the_task_declares_them_else_what_they_look_like(own):
+    texts = {"width": "8", "scale": "1e-3", "loud": "true", "novel": "1984", "page": "007", "unknown": "9"}
+    options = declared_options(task_class("own_tasks:Demanding"), texts)
+    assert options == {"width": 8, "scale": 1e-3, "loud": True, "novel": "1984", "page": 7, "unknown": 9}
+    assert declared_options(task_class("own_tasks:Demanding"), {"novel": 1984}) == {"novel": 1984}
 
 
 def test_an_option_without_default_has_to_be_given(own):

@@ -142,6 +142,14 @@ def test_a_tokenizer_neither_pads_nor_cuts_nor_adds_tokens(tokenizer):
     assert LibraryTokens(changed.to_str()).encode(block).ids.tolist() == tokenizer.encode(block).ids.tolist()
 
 
+def test_a_tokenizer_at_which_its_library_panics_is_refused_like_one_that_it_cannot_read(tmp_path):
+    merging = {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}
+    damaged = described(type="BPE", continuing_subword_prefix="####", **merging)
+    (tmp_path / "tokenizer.json").write_text(damaged)
+    with pytest.raises(DataError, match=r"json': the tokenizers library cannot read it \(range end"):
+        load_vocabulary(tmp_path / "tokenizer.json")
+
+
 def test_a_tokenizer_s_file_is_written_as_it_was_read(tmp_path):
     (tmp_path / "tokenizer.json").write_bytes(trained().to_str(pretty=True).encode().replace(b"\n", b"\r\n"))
     load_vocabulary(tmp_path / "tokenizer.json").write(tmp_path / "vocabulary.json")

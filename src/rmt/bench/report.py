@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rmt.analysis.figures import pyplot, save
 from rmt.bench.compare import RowRatios, comparisons
 from rmt.bench.growth import Point, curves, fit
 from rmt.bench.measure import Row
@@ -188,12 +189,7 @@ def describe(name: str, config: RunConfig, segment_length: int) -> str:
 
 def draw_rows(rows: Sequence[Row], path: Path) -> None:
     """Tokens per second, a bar for each row."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.34 * len(rows)), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(8, 0.6 + 0.34 * len(rows)), layout="constrained")
     heights = range(len(rows))
     colours = [COLOURS.get(row.way, OTHER) for row in rows]
     axes.barh(heights, [row.speed for row in rows], color=colours, height=0.7)
@@ -204,18 +200,12 @@ def draw_rows(rows: Sequence[Row], path: Path) -> None:
     axes.margins(x=0.15)
     axes.set_xlabel("tokens per second")
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    save(figure, path)
 
 
 def draw_growth(points: Sequence[Point], path: Path) -> None:
     """Time and peak memory of a step over its segments."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     for (way, recomputed), curve in curves(points).items():
         style = {"color": COLOURS[way], "linestyle": "--" if recomputed else "-", "marker": "o"}
         label = f"{way}, segments recomputed" if recomputed else way
@@ -227,5 +217,4 @@ def draw_growth(points: Sequence[Point], path: Path) -> None:
     left.legend(frameon=False)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    save(figure, path)

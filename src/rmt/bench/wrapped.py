@@ -160,6 +160,8 @@ def cells_of(row: Comparison) -> list[str]:
 
 def hardware(device: torch.device) -> str:
     """What it was measured on and with."""
+    from rmt.hf.extra import require_transformers
+
     transformers = require_transformers()
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     return f"{name}, torch {torch.__version__}, transformers {transformers.__version__}"
@@ -194,6 +196,8 @@ def with_memory(workload: Workload, device: torch.device) -> Callable[[], None]:
 
 
 def plain_model(workload: Workload) -> Any:
+    from rmt.hf.extra import require_transformers
+
     transformers = require_transformers()
     torch.manual_seed(0)
     config = getattr(transformers, workload.config_class)(**workload.sizes)
@@ -261,11 +265,3 @@ def step_time(step: Callable[[], None], device: torch.device, steps: int) -> Ste
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     return StepTime(*(MILLISECONDS * seconds for seconds in spread(block_times(work, steps, device))))
-
-
-def require_transformers() -> Any:
-    try:
-        import transformers
-    except ImportError:
-        raise ConfigError("wrapped models need transformers: pip install 'recurrent-memory[hf]'") from None
-    return transformers

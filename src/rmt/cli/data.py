@@ -74,11 +74,12 @@ def examples_of(task: Any, options: ShowOptions) -> Any:
 
 def show_task(options: ShowOptions) -> int:
     from rmt.experiments.recipe import sizes_of
-    from rmt.tasks.registry import make_task
+    from rmt.tasks.registry import declared_options, make_task, task_class
 
     shown = options.task
     usual = sizes_of({"task": {"name": shown.name}}, "modern", "small").get("task", {})
-    task = make_task(shown.name, **(usual | shown.options | shown.named()))
+    further = declared_options(task_class(shown.name), shown.options)
+    task = make_task(shown.name, **(usual | further | shown.named()))
     if shown.segments > 1 and "segments" not in task.settings:
         raise ConfigError(f"segments={shown.segments} has no effect on task {shown.name!r}; leave it out")
     step = task.tokens_per_segment(shown.segments)

@@ -113,16 +113,11 @@ def spelled(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool | None) else str(value)
 
 
-def pair(text: str, name: str) -> tuple[str, Any]:
-    """KEY=VALUE; what looks like a number, or like true or false, becomes one."""
+def pair(text: str, name: str) -> tuple[str, str]:
+    """KEY=VALUE; of which type the value is, whoever knows the key says."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise ConfigError(f"{name}={shown(text)} is not KEY=VALUE, such as symbols=8")
-    for kind in (int, float, bool):
-        try:
-            return key, parse(value, kind, key)
-        except ConfigError:
-            continue
     return key, value
 
 

@@ -9,9 +9,8 @@ def quiet_transformers() -> None:
     """Raise in one line where the extra [hf] is missing; else no bars and no warnings of transformers."""
     from rmt.hf.extra import require_transformers
 
-    require_transformers()
+    transformers = require_transformers()
     import huggingface_hub
-    import transformers
 
     huggingface_hub.logging.set_verbosity_error()
     transformers.utils.logging.set_verbosity_error()

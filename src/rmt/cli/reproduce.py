@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
@@ -69,6 +68,7 @@ def main(argv: Sequence[str]) -> int:
     from rmt.experiments.cell_text import refuse_other_text, with_text
     from rmt.experiments.cells import is_of, refuse_other_settings
     from rmt.experiments.launchers import LOCAL, check_launcher
+    from rmt.experiments.made_text import made_text_at_hand
     from rmt.experiments.suites import Order, plan
 
     check_launcher(options.launcher)
@@ -84,7 +84,8 @@ def main(argv: Sequence[str]) -> int:
         )
     )
     planned = [cell.over({"device": options.device}) for cell in chosen(ordered.cells, options.only)]
-    cells = [with_text(cell, folder) for cell in planned]
+    with made_text_at_hand(planned, folder) as text_folder:
+        cells = [with_text(cell, text_folder) for cell in planned]
     for cell in cells:
         refuse_other_text(cell, folder)
     refuse_other_settings(cells, folder)
@@ -99,7 +100,7 @@ def main(argv: Sequence[str]) -> int:
     for name, reason in ordered.left_out.items():
         print(f"{name} is left out: {reason}")
     if options.dry_run:
-        print_left([remaining(cell, folder, records) for cell in left], len(cells), options)
+        print_left([remaining(cell, folder, records) for cell in left], len(cells), folder, options)
         return 0
     write_text(cells, folder)
     take_up(cells, folder, records)
@@ -193,14 +194,15 @@ def run(cells: list[PlannedCell], folder: Path, options: ReproduceOptions) -> in
     return 1
 
 
-def print_left(left: list[PlannedCell], count: int, options: ReproduceOptions) -> None:
+def print_left(left: list[PlannedCell], count: int, folder: Path, options: ReproduceOptions) -> None:
     """How many of the cells are finished, and the plan of those that are left."""
+    from rmt.experiments.made_text import made_text_at_hand
+
     if len(left) < count:
         print(f"{count - len(left)} of {count} cells are finished")
     if left:
-        with tempfile.TemporaryDirectory() as temporary:
-            write_text(left, Path(temporary))  # estimates look into it
-            print_plan([cell.located(Path(temporary)) for cell in left], options)
+        with made_text_at_hand(left, folder) as text_folder:  # estimates look into it
+            print_plan([cell.located(text_folder) for cell in left], options)
 
 
 def print_plan(cells: list[PlannedCell], options: ReproduceOptions) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rmt.cli.front import Command, Options
 from rmt.cli.notes import warn
 from rmt.cli.terminal import cell, console
-from rmt.config import option
+from rmt.config import SCALAR, option, parse
 from rmt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -119,7 +119,12 @@ def matches(run: ListedRun, where: Mapping[str, Any], runs: Sequence[ListedRun])
     from rmt.experiments.listed import spelled
 
     pairs = [(column_value(run, name, runs), wanted) for name, wanted in where.items()]
-    return all(value == wanted or spelled(value) == str(wanted) for value, wanted in pairs)
+    return all(spelled(value) == str(wanted) or value == likeness(wanted) for value, wanted in pairs)
+
+
+def likeness(wanted: Any) -> Any:
+    """A value that was asked for, a text of a command line as what it looks like."""
+    return parse(wanted, SCALAR, "where") if isinstance(wanted, str) else wanted
 
 
 def ordered(runs: list[ListedRun], options: RunsOptions) -> list[ListedRun]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -29,14 +28,14 @@ from rmt.precision import Precision
 from rmt.seal import sealed
 from rmt.stopping import REQUEST, Stopped
 from rmt.store import whole_folder, write_json
-from rmt.train.checkpoint import load_parts, system_errors
+from rmt.train.checkpoint import Checkpoints, load_parts, system_errors
 from rmt.train.device import device_name, device_of, precision_to_train
-from rmt.train.folder import delete_written, load_result, other_run, prepared
+from rmt.train.folder import CHECKPOINTS, delete_written, load_result, other_run, prepared
 from rmt.train.log import environment
 from rmt.train.processes import Processes, all_needed, device_of_process, is_first, join, world_size
 from rmt.yamlfile import load_yaml
 
-WRITTEN = ("checkpoints", "model", "result.json", "metrics.jsonl", "config.yaml")
+WRITTEN = (CHECKPOINTS, "model", "result.json", "metrics.jsonl", "config.yaml")
 
 
 def finetune(
@@ -52,7 +51,7 @@ def finetune(
     if not restart and (folder / "config.yaml").exists():
         refuse_other(config, folder)
         if result := load_result(folder):
-            shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # where the end was cut short
+            Checkpoints(folder).clear()  # where the end was cut short
             return result, True
     processes = launched(config)
     torch.manual_seed(config.seed)
@@ -164,7 +163,7 @@ def run(job: FinetuneJob) -> dict[str, Any]:
     if is_first():
         save_model(job)
         write_json(job.folder / "result.json", sealed(result))
-        shutil.rmtree(job.store.folder, ignore_errors=True)
+        job.store.clear()
     job.processes.barrier()
     return result
 

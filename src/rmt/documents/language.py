@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,9 +22,9 @@ from rmt.documents.stored import load_settings, stored_precision
 from rmt.precision import weight_format
 from rmt.seal import sealed
 from rmt.store import whole_folder, write_json
-from rmt.train.checkpoint import system_errors
+from rmt.train.checkpoint import Checkpoints, system_errors
 from rmt.train.device import device_name, device_of, precision_to_train
-from rmt.train.folder import load_result, prepared
+from rmt.train.folder import CHECKPOINTS, load_result, prepared
 from rmt.train.log import METRICS_FILE, environment
 
 TARGETS = (
@@ -50,7 +49,7 @@ def tune_language(
 
 def discard_run(folder: Path) -> None:
     """Delete what a run wrote, its other arms' trainings, too."""
-    discard(folder, tuple(f"{arm}/{part}" for arm in OTHERS for part in ("checkpoints", METRICS_FILE)))
+    discard(folder, tuple(f"{arm}/{part}" for arm in OTHERS for part in (CHECKPOINTS, METRICS_FILE)))
 
 
 class TrainedArm(NamedTuple):
@@ -106,7 +105,7 @@ class LanguageRun:
         }
         write_json(self.folder / "result.json", sealed(result))
         for arm in self.arms:
-            shutil.rmtree(arm.folder(self.folder) / "checkpoints", ignore_errors=True)
+            Checkpoints(arm.folder(self.folder)).clear()
         return result
 
     def trained(self, arm: Arm) -> TrainedArm:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmt.errors import ConfigError, RMTError
+from rmt.errors import ConfigError, RMTError, catching_panics, shown
 from rmt.jsonfile import parse_json
 from rmt.location import trusts
 
@@ -27,6 +28,17 @@ class PretrainedSource(NamedTuple):
 
         return self.load(transformers.AutoConfig)
 
+    def tokenizer(self) -> Any:
+        """A tokenizer whose template is whole."""
+        import transformers
+
+        tokenizer = self.load(transformers.AutoTokenizer)
+        if tokens := lacking_in_template(tokenizer):
+            raise self.refused(
+                f"its template in tokenizer.json has {shown(tokens[0])}, which is none of its special tokens"
+            )
+        return tokenizer
+
     def load(self, auto: Any, **options: Any) -> Any:
         """What one of the Auto classes loads from here; code of its own runs only where it is trusted."""
         options["trust_remote_code"] = trusts()
@@ -38,7 +50,8 @@ class PretrainedSource(NamedTuple):
     def call_reporting_errors(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """The result of a function; what goes wrong in it is the user's mistake, told in one line."""
         try:
-            return function(*args, **options)
+            with catching_panics():
+                return function(*args, **options)
         except RMTError:
             raise
         except Exception as error:  # transformers raises whatever a damaged file makes it stumble over
@@ -46,9 +59,11 @@ class PretrainedSource(NamedTuple):
                 raise self.untrusted() from None
             reason = next((line for line in str(error).splitlines() if line.strip()), "")
             reason = reason.strip()[:200] or type(error).__name__
-            raise ConfigError(
-                f"{self.field}={self.name!r} cannot be loaded ({reason}); {self.remedy}"
-            ) from None
+            raise self.refused(reason) from None
+
+    def refused(self, reason: str) -> ConfigError:
+        """The error for what cannot be loaded."""
+        return ConfigError(f"{self.field}={self.name!r} cannot be loaded ({reason}); {self.remedy}")
 
     def untrusted(self) -> ConfigError:
         """The error for code that a source brings along."""
@@ -67,6 +82,19 @@ class PretrainedSource(NamedTuple):
                 continue
             return f", auto_map.{field}={name!r} in {file}"
         return ""
+
+
+def lacking_in_template(tokenizer: Any) -> list[str]:
+    """What the template of a tokenizer names and does not have: the tokenizers library would panic at it."""
+    library = getattr(tokenizer, "backend_tokenizer", None)
+    processor = getattr(library, "post_processor", None)
+    content = json.loads(processor.__getstate__()) if processor else {}
+    return [
+        piece["SpecialToken"]["id"]
+        for part in content.get("processors", [content])
+        for piece in (*part.get("single", ()), *part.get("pair", ()))
+        if "SpecialToken" in piece and piece["SpecialToken"]["id"] not in part["special_tokens"]
+    ]
 
 
 @cache

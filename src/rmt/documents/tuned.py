@@ -89,7 +89,7 @@ def load_tuned(folder: str | Path, settings: TaskSettings, dtype: torch.dtype = 
     kind = kind_for(settings.name, config.is_encoder_decoder)
     labels = [config.id2label[number] for number in sorted(config.id2label)]
     model = source.load(auto_class(kind), dtype=dtype, **weights_only()).eval()
-    tokenizer = tokenizer_of(str(model_folder), model)
+    tokenizer = tokenizer_of(source._replace(field="tokenizer"), model)
     return TunedModel(
         answering(model, settings.answer), kind(labels=labels, scoring=settings.scoring, tokenizer=tokenizer)
     )
@@ -164,35 +164,25 @@ def auto_class(kind: type[DocumentTask]) -> Any:
 
 def savable_tokenizer(name: str, model: Any) -> Any:
     """The tokenizer of a backbone for a run, which saves it: what cannot be saved is refused before."""
-    tokenizer = tokenizer_of(name, model)
+    source = PretrainedSource("tokenizer", name, "name another with --tokenizer")
+    tokenizer = tokenizer_of(source, model)
     with TemporaryDirectory() as folder:
-        tokenizer_source(name).call_reporting_errors(tokenizer.save_pretrained, folder)
+        source.call_reporting_errors(tokenizer.save_pretrained, folder)
     return tokenizer
 
 
-def tokenizer_source(name: str) -> PretrainedSource:
-    return PretrainedSource("tokenizer", name, "name another with --tokenizer")
-
-
-def tokenizer_of(name: str, model: Any) -> Any:
+def tokenizer_of(source: PretrainedSource, model: Any) -> Any:
     """The tokenizer of a backbone, without a limit on the length of texts, and with a padding token."""
-    import transformers
-
-    source = tokenizer_source(name)
-    tokenizer = source.load(transformers.AutoTokenizer)
+    tokenizer = source.tokenizer()
     source.call_reporting_errors(tokenizer, UNKNOWN_WORD)
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):  # made up where no file was found
-        raise ConfigError(
-            f"tokenizer={name!r} cannot be loaded (it has no vocabulary); name another with --tokenizer"
-        )
+        raise source.refused("it has no vocabulary")
     tokenizer.model_max_length = UNLIMITED
     tokenizer.padding_side = "right"  # labels and answers count the tokens of a row from its start
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.pad_token is None:
-        raise ConfigError(
-            f"tokenizer={name!r} has neither a padding token nor an end; name another with --tokenizer"
-        )
+        raise source.refused("it has neither a padding token nor an end")
     model.config.pad_token_id = tokenizer.pad_token_id
     return tokenizer
 

@@ -132,9 +132,9 @@ def names(runs: Iterable[Mapping[str, Any]], name: str) -> str:
 def device_time(records: Iterable[Record]) -> DeviceTime:
     """All time on devices, as far as it was measured; where cells shared one, also how long they had it."""
     records = list(records)
-    times, told = [time_of(record) for record in records], [stretches_of(record) for record in records]
-    known = [stretches for stretches in told if stretches is not None]
-    shared = occupied(chain.from_iterable(known)) if len(known) == len(told) else None
+    times, stretches = [time_of(record) for record in records], [stretches_of(record) for record in records]
+    known = [of_record for of_record in stretches if of_record is not None]
+    shared = occupied(chain.from_iterable(known)) if len(known) == len(stretches) else None
     return DeviceTime(sum(time.seconds for time in times), all(time.is_whole for time in times), shared)
 
 

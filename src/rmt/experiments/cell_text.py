@@ -13,8 +13,8 @@ from rmt.train.config import build_task
 
 
 def with_text(cell: PlannedCell, folder: Path) -> PlannedCell:
-    """The cell with the fingerprint of its text, if that is here."""
-    return cell.replaced(text=text_of(cell, folder))
+    """The cell with the fingerprint of its text, if that is here; else as it was planned."""
+    return cell.replaced(text=text_of(cell, folder) or cell.text)
 
 
 def text_of(cell: PlannedCell, folder: Path) -> str:
@@ -29,10 +29,9 @@ def text_of(cell: PlannedCell, folder: Path) -> str:
 
 
 def refuse_other_text(cell: PlannedCell, folder: Path) -> None:
-    """Raise where runs of a cell, recorded or in its folder, are of another text than it learns from now."""
-    current = text_of(cell, folder)
-    for run, text in texts_of_runs(cell, folder).items() if current else ():
-        if text and text != current:
+    """Raise where runs of a cell, recorded or in its folder, are of another text than the cell now."""
+    for run, text in texts_of_runs(cell, folder).items() if cell.text else ():
+        if text and text != cell.text:
             raise ConfigError(
                 f"out={str(folder)!r} holds {cell.name}/{run} of another text than "
                 f"{data_of(cell.settings)} is now; name another --out, or put the former text back"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -46,10 +48,26 @@ def made_text() -> str:
     )
 
 
+@contextmanager
+def made_text_at_hand(cells: Iterable[PlannedCell], folder: Path) -> Iterator[Path]:
+    """A folder with the text, if any cell learns from it: that of the cells, or a temporary one before."""
+    if (place_of_text(folder) / DESCRIPTION).is_file():
+        yield folder
+        return
+    with TemporaryDirectory() as temporary:
+        write_made_text(cells, Path(temporary))
+        yield Path(temporary)
+
+
 def write_made_text(cells: Iterable[PlannedCell], folder: Path) -> None:
     """The text in the folder of cells, if any of them learns from it."""
     if any(data_of(cell.settings) == MADE_TEXT for cell in cells):
-        prepare_made_text(folder / MADE_TEXT.removeprefix(OUT))
+        prepare_made_text(place_of_text(folder))
+
+
+def place_of_text(folder: Path) -> Path:
+    """Where the text lies in a folder of cells."""
+    return folder / MADE_TEXT.removeprefix(OUT)
 
 
 def prepare_made_text(folder: Path) -> None:

@@ -11,7 +11,7 @@ from rmt.config import from_dict, to_dict
 from rmt.errors import CheckpointError, ConfigError, RMTError
 from rmt.evaluate.by_segment import accuracy_by_segment
 from rmt.experiments.attention_maps import attention_maps
-from rmt.experiments.cell_text import refuse_other_text
+from rmt.experiments.cell_text import refuse_other_text, with_text
 from rmt.experiments.cells import PlannedCell, recorded_so_far
 from rmt.experiments.constant_answer import constant_answer
 from rmt.experiments.recipe import Settings, merge, resolve
@@ -52,6 +52,7 @@ def outcome(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[
 
     Nor is what a record of the cell with fewer seeds has: its rate stays, and the other seeds are added.
     """
+    cell = with_text(cell, folder.parent)
     refuse_other_text(cell, folder.parent)
     former = recorded_so_far(cell, folder.parent)
     begun = {name: former[name] for name in RECORDED} if former.keys() >= set(RECORDED) else {}

@@ -11,7 +11,7 @@ from rmt.core.presets import PRESETS, check_preset
 from rmt.errors import ConfigError
 from rmt.experiments.rules import rules_for
 from rmt.experiments.settings import Settings, merge
-from rmt.tasks.registry import task_class
+from rmt.tasks.registry import declared_options, task_class
 from rmt.tasks.task import Task
 from rmt.train.check import check_run, require_samples
 from rmt.train.config import RunConfig, TaskConfig, TrainConfig, build_task
@@ -141,7 +141,10 @@ def resolve(named: Mapping[str, Any]) -> RunConfig:
     name = named.setdefault("preset", "rmt")
     recipe_name = named.get("recipe", "modern")
     named["recipe"] = NEWEST.get(recipe_name, recipe_name)
-    kind = task_class(named.get("task", {}).get("name", TaskConfig().name))
+    task_settings = named.get("task", {})
+    kind = task_class(task_settings.get("name", TaskConfig().name))
+    if "options" in task_settings:
+        task_settings["options"] = declared_options(kind, task_settings["options"])
     defaults = DEFAULTS[kind.layout]
     unnamed = defaults.settings(named)
     settings = merge(unnamed, named)

@@ -22,6 +22,7 @@ from rmt.train.device import decided, device_of, precision_to_train
 from rmt.train.divergence import Diverged
 from rmt.train.ensemble import Ensemble, require_stackable
 from rmt.train.folder import (
+    CHECKPOINTS,
     REMEDY,
     delete_written,
     has_lost_configuration,
@@ -36,7 +37,7 @@ from rmt.train.processes import all_needed, is_first
 from rmt.train.stored import TASK_FILE, load_config
 
 WRITTEN = (
-    "checkpoints",
+    CHECKPOINTS,
     "result.json",
     "metrics.jsonl",
     "config.yaml",

@@ -21,13 +21,13 @@ from rmt.train.folder import is_number
 
 LEFT = "seconds.json"  # in a cell's folder, until it is finished
 RUNS = "runs"  # how many the cell's record had when the stretch began: behind another record it is stale
-DIGITS = 8  # of a place
+DIGITS = 8  # of a device
 
 
 class Stretch(NamedTuple):
     """A worker's work on a cell without a break."""
 
-    place: str  # a device of a machine
+    device: str  # of a machine, by what tells it from others
     began: float  # seconds since 1970
     ended: float
 
@@ -40,11 +40,11 @@ def timed(folder: Path, former: Mapping[str, Any]) -> Iterator[Callable[[], dict
     killed or a record is of a release that did not count.
     """
     file, began, start = folder / LEFT, time.time(), time.monotonic()
-    before, place = time_before(file, former), place_here()
+    before, device = time_before(file, former), device_here()
 
     def spent() -> dict[str, Any]:
         seconds = time.monotonic() - start
-        stretch = Stretch(place, round(began, 1), round(began + seconds, 1))
+        stretch = Stretch(device, round(began, 1), round(began + seconds, 1))
         return with_stretch(before, stretch, seconds)
 
     def write(time: Mapping[str, Any]) -> None:
@@ -58,10 +58,10 @@ def timed(folder: Path, former: Mapping[str, Any]) -> Iterator[Callable[[], dict
         write(spent())
 
 
-def place_here() -> str:
+def device_here() -> str:
     """What tells this process's device from others, and does not name it."""
-    device = torch.cuda.get_device_properties().uuid if torch.cuda.is_available() else ""
-    return hashlib.sha256(f"{platform.node()} {device}".encode()).hexdigest()[:DIGITS]
+    card = torch.cuda.get_device_properties().uuid if torch.cuda.is_available() else ""
+    return hashlib.sha256(f"{platform.node()} {card}".encode()).hexdigest()[:DIGITS]
 
 
 def time_before(file: Path, former: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,25 +93,25 @@ def load_left(file: Path) -> dict[str, Any]:
 
 def stretches_of(record: Mapping[str, Any]) -> list[Stretch] | None:
     """The stretches that a record tells, if it tells them."""
-    told = record.get(STRETCHES)
-    if not isinstance(told, list) or not all(map(is_stretch, told)):
+    stretches = record.get(STRETCHES)
+    if not isinstance(stretches, list) or not all(map(is_stretch, stretches)):
         return None
-    return [Stretch(*stretch) for stretch in told]
+    return [Stretch(*stretch) for stretch in stretches]
 
 
-def is_stretch(told: Any) -> bool:
-    if not isinstance(told, list | tuple) or len(told) != len(Stretch._fields):
+def is_stretch(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or len(value) != len(Stretch._fields):
         return False
-    place, began, ended = told
-    return isinstance(place, str) and is_number(began) and is_number(ended) and began <= ended
+    device, began, ended = value
+    return isinstance(device, str) and is_number(began) and is_number(ended) and began <= ended
 
 
 def occupied(stretches: Iterable[Stretch]) -> float:
-    """For how long some of the stretches went on, place by place."""
+    """For how long some of the stretches went on, device by device."""
     seconds = 0.0
-    for _, here in groupby(sorted(stretches), attrgetter("place")):
+    for _, of_device in groupby(sorted(stretches), attrgetter("device")):
         until = 0.0
-        for _, began, ended in here:
+        for _, began, ended in of_device:
             seconds += max(0.0, ended - max(began, until))
             until = max(until, ended)
     return seconds

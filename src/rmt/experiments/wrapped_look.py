@@ -79,7 +79,7 @@ def load_wrapped(folder: Path) -> tuple[Any, Any]:
     require_trust(kind, "kind", folder)
     source = PretrainedSource("folder", str(folder), remedy)
     model = source.load(getattr(models, name), **weights_only())
-    return model.eval(), source.load(transformers.AutoTokenizer)
+    return model.eval(), source.tokenizer()
 
 
 def class_and_kind(config: Mapping[str, Any]) -> tuple[str, str]:

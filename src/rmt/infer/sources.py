@@ -64,8 +64,8 @@ def of_iterator(items: Iterator[Any], tokenizer: Any, batch: int) -> Iterator[To
     for item in items:
         if is_token(item):
             ids = [item, *islice(items, GROUP - 1)]
-            for strange in filterfalse(is_token, ids):
-                raise not_an_id(strange)
+            if not all(map(is_token, ids)):
+                raise not_an_id(next(filterfalse(is_token, ids)))
             yield together([ids], batch)
         else:
             yield from pieces(item, tokenizer, batch)

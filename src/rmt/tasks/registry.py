@@ -14,8 +14,10 @@ import os
 import sys
 import types
 import typing
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rmt.config import SCALAR, choices, parse
 from rmt.errors import ConfigError, shown, unknown
 from rmt.location import class_at
 
@@ -92,6 +94,16 @@ def check_class(name: str, cls: type[Task]) -> None:
     for split in ("train", "valid", "test"):
         if cls.sizes.get(split, 0) < 1:
             raise ConfigError(f"task {name!r}: sizes has no examples for split {split!r}; give it at least 1")
+
+
+def declared_options(cls: type[Task], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options, those that a command line gave as text by their declaration: text, or what it looks like."""
+    types_of = typing.get_type_hints(cls)
+    kinds = {key: types_of[key] for key in options if str in choices(types_of.get(key))}
+    return {
+        key: parse(value, kinds.get(key, SCALAR), key) if isinstance(value, str) else value
+        for key, value in options.items()
+    }
 
 
 def check_options(name: str, cls: type[Task], options: dict[str, Any]) -> None:

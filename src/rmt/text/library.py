@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rmt.errors import DataError
+from rmt.errors import DataError, catching_panics
 from rmt.jsonfile import parse_json
 from rmt.tasks.unknown import UnknownRule
 from rmt.text.files import line_blocks
@@ -66,7 +66,8 @@ class LibraryTokens(Vocabulary):
         """The ids of text, all of it UTF-8."""
         lines = list(StringIO(text))
         try:
-            encoded = self.library.encode_batch_fast(lines, add_special_tokens=False)
+            with catching_panics():
+                encoded = self.library.encode_batch_fast(lines, add_special_tokens=False)
         except Exception as error:  # the library raises no class of its own
             raise DataError(f"the tokenizer cannot encode it ({error}); use another") from None
         ids = np.fromiter(chain.from_iterable(line.ids for line in encoded), dtype=np.int64)
@@ -99,7 +100,8 @@ def parse_tokenizer(text: str) -> Any:
             "a tokenizer needs a library; install it with: pip install 'recurrent-memory[tokenizers]'"
         ) from None
     try:
-        tokenizer = Tokenizer.from_str(text)
+        with catching_panics():
+            tokenizer = Tokenizer.from_str(text)
     except Exception as error:  # the library raises no class of its own
         raise DataError(f"the tokenizers library cannot read it ({error}); name another file") from None
     tokenizer.no_padding()

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from rmt.location import require_trust, trusting
 from rmt.partial import sweep
 from rmt.seal import checksum, newest_whole, record_checksum
 from rmt.store import whole_folder, write_whole, writing
+from rmt.train.folder import CHECKPOINTS
 from rmt.train.stored import known_length, load_config
 from rmt.train.weights import current_names, require_fit
 
@@ -43,7 +44,7 @@ class Checkpoints:
     """The folder `checkpoints/` of a run: step_N/, and the files `last` and `best` that name one of them."""
 
     def __init__(self, run: Path, keep: int = 2):
-        self.folder, self.keep = run / "checkpoints", keep
+        self.folder, self.keep = run / CHECKPOINTS, keep
 
     def save(self, step: int, snapshot: Snapshot, best: bool) -> None:
         """Write step_N whole: a killed run never leaves half of one."""
@@ -106,6 +107,16 @@ class Checkpoints:
         """Delete a checkpoint."""
         with writing(self.folder):
             shutil.rmtree(self.folder / f"step_{step}")
+
+    def clear(self) -> None:
+        """Delete all checkpoints; what others have put beside them stays, and so does the folder then."""
+        sweep(self.folder)
+        for step in self.steps():
+            shutil.rmtree(self.folder / f"step_{step}", ignore_errors=True)
+        for pointer in ("last", "best"):
+            (self.folder / pointer).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.folder.rmdir()
 
     def rewind(self, step: int, best: int) -> None:
         """Go back to checkpoint `step` (0: to none), when `best` was the best: later ones are damaged."""

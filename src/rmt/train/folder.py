@@ -16,6 +16,7 @@ from rmt.seal import load_record
 from rmt.store import write_whole
 from rmt.train.stored import written
 
+CHECKPOINTS = "checkpoints"  # the folder of a run that has them
 REMEDY = "delete it and run the command again"
 MAX_NUMBER = sys.float_info.max  # a perplexity can be near it; infinity and not a number are not below it
 FIELDS: dict[str, tuple[type, ...]] = {
@@ -67,11 +68,15 @@ def delete_written(
         raise ConfigError(
             f"out={str(folder)!r} is not a {kind}: --restart will not delete it; name another with --out"
         )
-    for name in names:
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name, ignore_errors=True)
+    from rmt.train.checkpoint import Checkpoints  # torch, which not all of this needs
+
+    for path in (folder / name for name in names):
+        if path.name == CHECKPOINTS:
+            Checkpoints(path.parent).clear()
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
         else:
-            (folder / name).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
 
 def seed_folder(folder: Path, seed: int) -> Path:
@@ -83,7 +88,7 @@ def has_lost_configuration(folder: Path) -> bool:
     """Whether a folder is what is left of a run without its config.yaml: checkpoints, or a result."""
     if (folder / "config.yaml").exists():
         return False
-    if any((folder / "checkpoints").glob("step_*/trainer.json")):
+    if any((folder / CHECKPOINTS).glob("step_*/trainer.json")):
         return True
     try:
         return bool(load_result(folder))
