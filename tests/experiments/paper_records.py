@@ -48,8 +48,8 @@ def record_of(row: PublishedRow, exhibit: str, text: str) -> dict[str, Any]:
 
 def document_record(row: PublishedRow) -> dict[str, Any]:
     """A row of Table 3, of which means are published without deviations."""
-    cells = {cell.settings["segments"]: cell for cell in table_3("documents", (row.model,))}
-    cell = cells[row.segments]
+    cells = table_3("paper", "documents", (row.model,))
+    cell = next(cell for cell in cells if cell.settings["segments"] == row.segments)
     config = {**cell.settings, "segment_length": row.segment_length, "depth": "full"}
     runs = [made_run("seed-0", 0, value, []) for value in values_of(row)]
     return {"cell": to_dict(cell), "rate": None, "trials": [], "metric": "f1", "runs": runs, "config": config}

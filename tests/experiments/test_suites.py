@@ -121,9 +121,13 @@ def test_cells_of_a_text_of_ones_own_are_named_after_it():
 
 def test_table_3_takes_backbones_and_documents():
     planned = cells("gpu", "table-3", backbones=("models/bert", "roberta"), data="articles")
-    assert [cell.name for cell in planned[:4]] == [f"hyperpartisan-bert-{count}" for count in (1, 2, 3, 4)]
-    assert [cell.settings["memory"] for cell in planned[:4]] == [0, 10, 10, 10]
-    assert {cell.rates for cell in planned} == {(1e-5, 5e-5, 1e-4)}
+    assert [cell.name for cell in planned[:3]] == [
+        f"hyperpartisan-bert-{arm}" for arm in ("1", "4", "4-mean")
+    ]
+    assert [cell.settings["memory"] for cell in planned] == [0, 10, 0] * 2
+    assert {(cell.rates, cell.seeds) for cell in planned} == {((1e-5, 5e-5, 1e-4), 5)}
+    papers = cells("paper", "table-3", backbones=("roberta",), data="articles")
+    assert [cell.settings["segments"] for cell in papers] == [1, 2, 3, 4, 4]
 
 
 def test_what_is_left_out_is_said():

@@ -203,6 +203,7 @@ def result_of(
     return {
         "task": config.data,
         "model": f"{model.config.model_type}, {config.segments} × {model.settings.segment_length} tokens",
+        "segment_length": model.settings.segment_length,
         "recipe": "finetune",
         "metric": task.scoring.metric,
         "value": metrics["test"][task.scoring.metric],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from rmt.experiments.comparable import usual
 from rmt.experiments.comparison import ComparedRow
 from rmt.experiments.drawing import chart
-from rmt.experiments.labels import Row, labels, model_name, position_name, published_depth
+from rmt.experiments.labels import Row, averaged, labels, model_name, position_name, published_depth
 from rmt.experiments.paper import PublishedRow
 from rmt.experiments.scales import Axes
 from rmt.experiments.series import (
@@ -67,14 +67,18 @@ def over_segments(rows: Sequence[ComparedRow]) -> Iterator[str]:
         if len({row.segments for row in members}) > 1:
             shown = best_sizes(members)
             axes = Axes(f"{task}: {up(members)} over segments", "segments", up(members), span=span_of(shown))
-            yield chart(axes, lines(shown, papers_own(shown), Reading(segments_of)))
+            yield chart(axes, lines(shown, papers_own(shown), Reading(segments_of, with_answer)))
+
+
+def with_answer(row: ComparedRow) -> str:
+    return ", ".join(filter(None, (model_name(row), averaged(row))))
 
 
 def best_sizes(rows: Sequence[ComparedRow]) -> list[ComparedRow]:
     """Of several sizes of memory at one place, the largest."""
-    largest: dict[tuple[str, int], ComparedRow] = {}
+    largest: dict[tuple[str, int, bool], ComparedRow] = {}
     for row in sorted(rows, key=lambda row: row.size):
-        largest[row.model, row.segments] = row
+        largest[row.model, row.segments, row.averages] = row
     return list(largest.values())
 
 

@@ -16,6 +16,7 @@ NAMES = {
     "transformer_xl_rmt": "Transformer-XL + RMT",
 }
 DASH = "–"
+AVERAGED = "mean of answers"  # of segments that know nothing of each other
 EDGE = "‡"  # of a rate: the largest or the smallest that was tried
 OTHER_MODELS = tuple(sorted({row.model for row in published_rows()} - set(NAMES)))  # of documents
 HUES = 5  # that other models share
@@ -36,7 +37,11 @@ def model_name(row: Row) -> str:
 def carried(row: Row) -> str:
     """Memory and cache, as far as there are any."""
     sizes = (("memory", row.memory), ("cache", row.cache))
-    return " + ".join(f"{name} {size}" for name, size in sizes if size) or DASH
+    return " + ".join(f"{name} {size}" for name, size in sizes if size) or averaged(row) or DASH
+
+
+def averaged(row: Row) -> str:
+    return AVERAGED if isinstance(row, ComparedRow) and row.averages else ""
 
 
 def depth(row: ComparedRow) -> str:
@@ -101,6 +106,7 @@ def traits(row: ComparedRow) -> dict[str, str]:
     return {
         "memory": f"memory {row.memory}" if row.memory else "",
         "cache": f"cache {row.cache}" if row.cache else "",
+        "answer": averaged(row),
         "depth": depth(row),
         "replay": replay(row),
         "memory loss": memory_loss(row),

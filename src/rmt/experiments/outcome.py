@@ -217,10 +217,16 @@ def finetuned(
             "trials": [shown_trial(RateTrial(rate, trials[rate][0], scores[rate], 0.0)) for rate in trials],
             "metric": "f1",
             "runs": [slim_document(*trials[best])],
-            "config": trials[best][1]["config"],
+            "config": shown_config(trials[best][1]),
         }
     new = [run(begun["rate"], seed, f"seed-{seed}") for seed in range(len(begun["runs"]), cell.seeds)]
     return {**begun, "runs": [*begun["runs"], *(slim_document(*entry) for entry in new)]}
+
+
+def shown_config(result: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a fine-tuning run, with the length that its segments came to, if it is known."""
+    config = result["config"]
+    return {**config, "segment_length": result.get("segment_length", config["segment_length"])}
 
 
 def slim_document(run: Path, result: dict[str, Any]) -> dict[str, Any]:

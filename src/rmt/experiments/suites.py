@@ -110,7 +110,7 @@ def reasons(order: Order) -> Iterator[tuple[str, str]]:
 
 def cells_of(name: str, order: Order) -> Iterable[PlannedCell]:
     if name == "table-3":
-        return table_3(order.data, order.backbones)
+        return table_3(order.scale, order.data, order.backbones)
     usual = MADE_TEXT if order.scale == "tiny" and name in OF_TEXT else ""
     return SCALES[order.scale][name](order.data or usual)
 

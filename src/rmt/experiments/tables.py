@@ -68,7 +68,7 @@ class Fields(NamedTuple):
 
 
 HEADINGS = (
-    *("task", "segments", "model", "memory, cache", "paper", "its files", "ours", "ours, original metric"),
+    *("task", "segments", "model", "memory, cache", "paper", "its files", "ours", "ours, paper's metric"),
     *("difference", "how", "updates", "recipe", "source"),
 )
 
