@@ -1,10 +1,14 @@
 """`rmt data get`, `rmt data prepare` and `rmt data check`."""
 
+import io
+import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 
+from rmt.cli import data_files
 from rmt.text import corpora
 from rmt.text.corpora import Known
 from tests.cli.command import TINY, rmt
@@ -168,17 +172,30 @@ def test_no_network_is_one_line_that_says_what_to_do(capsys, monkeypatch):
     assert everything() == before
 
 
-def test_a_copy_is_unpacked_and_the_next_step_told(capsys, monkeypatch):
-    import zipfile
-
+@pytest.fixture
+def _copy_of_enwik8(monkeypatch):
+    """A corpus of that name, and its archive in the current folder."""
     with zipfile.ZipFile("copy.zip", "w") as archive:
         archive.writestr("enwik8", TEXTS["book.txt"])
     here = Known("enwik8", "bytes", "http://127.0.0.1:9/enwik8.zip", ("enwik8",))
     monkeypatch.setitem(corpora.CORPORA, "enwik8", here)
+
+
+@pytest.mark.usefixtures("_copy_of_enwik8")
+def test_a_copy_is_unpacked_and_the_next_step_told(capsys):
     code, out, err = rmt(capsys, "data get enwik8 --path copy.zip")
     assert (code, err) == (0, "")
     assert out.splitlines()[-1] == "next: rmt data prepare enwik8"
     assert rmt(capsys, "data prepare enwik8").code == 0
+
+
+@pytest.mark.usefixtures("_copy_of_enwik8")
+@pytest.mark.parametrize(("flag", "is_drawn"), [("", True), ("--quiet", False)])
+def test_a_download_is_drawn_in_a_terminal_unless_it_is_to_be_quiet(capsys, monkeypatch, flag, is_drawn):
+    screen = io.StringIO()
+    monkeypatch.setattr(data_files, "console", lambda stderr: Console(file=screen, force_terminal=True))
+    assert rmt(capsys, f"data get enwik8 --path copy.zip {flag}").code == 0
+    assert ("enwik8.zip" in screen.getvalue()) == is_drawn
 
 
 def test_of_a_short_text_as_many_examples_are_shown_as_there_are(capsys):

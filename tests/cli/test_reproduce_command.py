@@ -38,6 +38,13 @@ def test_a_dry_run_prints_every_cell_with_its_time_and_leaves_nothing(capsys):
     assert list(Path().iterdir()) == []
 
 
+def test_quietly_there_is_the_report_only_and_what_failed(capsys, comparison):
+    answer = rmt(capsys, "reproduce figure-3 --scale tiny --device cpu --quiet --out runs")
+    assert answer.code == 0, answer.err
+    assert "to go" not in answer.out
+    assert "## Claims" in answer.out
+
+
 def test_a_plan_says_whose_data_are_not_here(capsys):
     answer = rmt(capsys, "reproduce table-4 --scale gpu --dry_run --data nowhere/enwik8")
     assert answer.code == 0

@@ -31,6 +31,7 @@ class GetOptions(Options):
     name: str = required("wikitext-2, wikitext-103, enwik8, enwik8-204 or text8", argument="NAME")
     out: str | None = option(None, "folder for its files; none = data/NAME")
     path: str | None = option(None, "a copy of the zip archive, instead of downloading it")
+    quiet: bool = option(False, "no progress bar")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ def get(options: GetOptions) -> int:
 
     known = known_corpus(options.name)
     folder = Path(options.out or known.folder)
-    with progress(known.archive) as report:
+    with progress(known.archive, options.quiet) as report:
         files = get(known, folder, path(options.path), report)
     for file in files:
         print(f"{file}  {file.stat().st_size:,} bytes")
@@ -124,12 +125,12 @@ def path(name: str | None) -> Path | None:
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A function that draws how far a download is, in a terminal."""
+def progress(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A function that draws how far a download is, in a terminal, unless that is to be quiet."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     terminal = console(stderr=True)
-    if not terminal.is_terminal:
+    if quiet or not terminal.is_terminal:
         yield lambda done, total: None
         return
     columns = (

@@ -53,6 +53,7 @@ class ReproduceOptions(Options):
     workers: int = option(1, "cells at a time", at_least(1))
     seconds: float | None = option(None, "stop after this long; none = when all is done", at_least(0))
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
+    quiet: bool = option(False, "no line per cell, print the report only")
 
 
 COMMAND = Command(
@@ -181,7 +182,8 @@ def run(cells: list[PlannedCell], folder: Path, options: ReproduceOptions) -> in
             failed.append(ended.cell.name)
         values = ", ".join(f"{each['value']:.4f}" for each in ended.record.get("runs", ()))
         outcome = f"{ended.record['metric']} {values}" if ended.record else ended.last_line
-        print(f"{ended.cell.name}  {outcome}  ({left} to go)", flush=True)
+        if not options.quiet:
+            print(f"{ended.cell.name}  {outcome}  ({left} to go)", flush=True)
 
     limits = Limits(options.workers, inf if options.seconds is None else options.seconds)
     records = reproduce(cells, folder, launcher_of(options.launcher, folder), limits, report_ended)
