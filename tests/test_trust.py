@@ -124,6 +124,17 @@ def test_a_class_that_a_config_file_names_runs_only_with_trust(command, field, t
     assert not stranger.exists()
 
 
+def test_a_task_that_a_config_file_names_is_shown_only_with_trust(stranger, capsys):
+    Path("theirs.yaml").write_text("task: {name: 'stranger:Task'}")
+    assert main(["data", "show", "--config", "theirs.yaml"]) == 2
+    error = capsys.readouterr().err
+    assert all(word in error for word in ("theirs.yaml", "task.name='stranger:Task'", "--trust"))
+    assert not stranger.exists()
+    assert main(["data", "show", "--config", "theirs.yaml", "--trust"]) == 0
+    assert stranger.exists()
+    assert "example 1" in capsys.readouterr().out
+
+
 def test_a_class_of_a_config_file_runs_if_the_command_line_names_it_too_or_trusts(stranger, capsys):
     Path("theirs.yaml").write_text("task: {name: 'stranger:Task'}")
     assert main(["train", "--config", "theirs.yaml", "--trust", "--print_config"]) == 0

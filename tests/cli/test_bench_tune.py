@@ -57,6 +57,8 @@ def test_a_kernel_that_is_not_there_is_refused():
         ("--batch 4", ["train", "no effect on --tune"]),
         ("--updates 3", ["updates=3", "no effect with --tune"]),
         ("--seeds 3", ["seeds=3", "no effect with --tune"]),
+        ("--paths fast", ["paths=fast", "no effect with --tune"]),
+        ("--out pages", ["out=pages", "no effect with --tune"]),
     ],
 )
 def test_what_tuning_cannot_do_is_refused(capsys, options, words):

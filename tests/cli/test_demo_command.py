@@ -1,5 +1,6 @@
 """The demo: a cache fails by arithmetic, the last line leads to a page, and the page is there."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,16 @@ def test_what_the_cache_must_reach_is_what_changes_the_answer():
     start = int(batch.answer[0].nonzero()[0]) // length * length
     assert (asked.reach, asked.nearest, asked.furthest) == (16, start - (demo.LENGTH - 1), start)
     assert batch.targets[0][batch.answer[0]].tolist() == batch.tokens[0, : demo.LENGTH].tolist()
+
+
+def test_a_run_folder_that_was_deleted_is_trained_again(capsys, short):
+    assert rmt(capsys, "demo --steps 1 --quiet").code == 0
+    Path("demo/rmt/cell.json").write_text("{}")
+    shutil.rmtree("demo/rmt/seed-0")
+    code, _, err = rmt(capsys, "demo --steps 1 --quiet")
+    assert (code, err) == (0, "")
+    assert not Path("demo/rmt/cell.json").exists()
+    assert Path("demo/rmt/seed-0/result.json").exists()
 
 
 def test_a_run_that_ends_without_a_result_is_named_with_its_last_line(monkeypatch, tmp_path):

@@ -68,7 +68,8 @@ def test_a_signal_ends_behind_a_token_and_says_so(capsys, trained, monkeypatch, 
 
 
 def test_a_conversation_goes_on_in_one_session(capsys, trained, monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.StringIO("\nso it\n♜\ngoes\n"))
+    lines = "\nso it\n♜\ngoes\n".encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines), "utf-8"))
     code, out, err = rmt(capsys, f"generate {trained} --interactive --tokens 6 --temperature 0 {PLAIN}")
     assert code == 0
     answers = out.splitlines()
@@ -79,6 +80,18 @@ def test_a_conversation_goes_on_in_one_session(capsys, trained, monkeypatch):
     prompt = ["generate", str(trained), "--prompt", f"so it{answers[0]}goes", "--tokens", "6"]
     assert main([*prompt, "--temperature", "0", *PLAIN.split()]) == 0
     assert capsys.readouterr().out == f"{answers[1]}\n"
+
+
+def test_a_line_of_a_conversation_may_be_a_dash_or_no_text_at_all(capsys, trained, monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"so it\n-\nso\xe9\ngoes\n"), "utf-8"))
+    save = tmp_path / "talk.state"
+    talk = f"generate {trained} --interactive --tokens 6 --temperature 0 --save {save} {PLAIN}"
+    code, out, err = rmt(capsys, talk)
+    assert code == 0
+    assert [len(answer) for answer in out.splitlines()] == [6, 6]
+    assert "rmt: character '-' (U+002D, bytes 2d) at byte 0 of the line is not in the model" in err
+    assert err.count("at byte 2 of the line is not in the model's vocabulary") == 1
+    assert save.exists()
 
 
 def test_a_conversation_takes_standard_input_alone(capsys, trained):

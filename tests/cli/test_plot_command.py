@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rmt.experiments.listed import label, listed_runs
+from rmt.experiments.listed import labels, listed_runs
+from rmt.experiments.plotting import curve_sheet
 from tests.analysis.pages import data_of
 from tests.cli.command import TRAIN, rmt
 
@@ -78,7 +79,20 @@ def test_a_legend_leaves_out_what_a_run_does_not_have(sweep):
     first, second = listed_runs([sweep / "a-0", sweep / "b"], warn=print)
     second.settings["task.data"] = "book.txt"
     names = ["task.data", "model.memory.size"]
-    assert [label(run, names) for run in (first, second)] == ["memory 2", "book.txt, memory 3"]
+    assert labels([first, second], names) == ["memory 2", "book.txt, memory 3"]
+
+
+def test_runs_of_two_texts_of_one_name_are_two_curves_with_whole_paths(sweep):
+    runs = listed_runs([sweep / "a-0", sweep / "a-1"], warn=print)
+    for run, text in zip(runs, ("first/book.txt", "second/book.txt"), strict=True):
+        run.settings["task.data"] = text
+    sheet = curve_sheet(runs)
+    assert [curve.label for curve in sheet.charts[0].curves] == ["first/book.txt", "second/book.txt"]
+    assert "by data" in sheet.title
+
+
+def test_a_run_that_two_paths_lead_to_is_drawn_once(capsys, sweep):
+    assert len(page(capsys, f"sweep sweep/b {sweep.resolve()}", "curves.html")["runs"]) == 3
 
 
 def test_a_run_is_drawn_into_its_own_folder_and_many_into_the_folder_here(capsys, sweep):

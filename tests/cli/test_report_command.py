@@ -102,6 +102,18 @@ def test_a_run_that_cannot_be_shown_is_passed_over_with_a_line(capsys, result):
     assert named.code == 2, "a file that was named is not passed over"
 
 
+@pytest.mark.parametrize("damaged", ["odd/result.json", "cell/cell.json"])
+def test_a_run_is_shown_where_only_a_cell_or_another_run_is_damaged(capsys, damaged):
+    write_run("prices", REGRESSION)
+    file = Path("runs", damaged)
+    file.parent.mkdir()
+    file.write_text("{")
+    answer = rmt(capsys, "report")
+    assert (answer.code, answer.err.count("\n")) == (0, 1)
+    assert answer.err.startswith(f"rmt: passed over: 'runs/{damaged}' ")
+    assert "prices.jsonl" in answer.out
+
+
 def test_a_run_is_counted_once_however_often_it_is_named(capsys):
     write_run("lm", LANGUAGE)
     write_run("lm-1", of_seed(LANGUAGE, 1, carried=14.5))

@@ -45,6 +45,12 @@ def test_quietly_there_is_the_report_only_and_what_failed(capsys, comparison):
     assert "## Claims" in answer.out
 
 
+def test_a_plan_is_of_the_device_that_was_named(capsys):
+    command = "reproduce figure-8 --scale gpu --only copy-24-3-* --dry_run"
+    for words, machine in (("", "one NVIDIA H200"), ("--device cpu", "an idle CPU core")):
+        assert rmt(capsys, f"{command} {words}").out.endswith(f" minutes of {machine}\n")
+
+
 def test_a_plan_says_whose_data_are_not_here(capsys):
     answer = rmt(capsys, "reproduce table-4 --scale gpu --dry_run --data nowhere/enwik8")
     assert answer.code == 0
@@ -55,7 +61,7 @@ def test_a_plan_for_another_machine_says_that_the_articles_are_not_here(capsys):
     command = "reproduce table-3 --scale gpu --backbones bert --data nowhere --dry_run --launcher slurm"
     answer = rmt(capsys, command)
     assert answer.code == 0
-    assert answer.out.count("  data='nowhere' has no articles-") == 4
+    assert answer.out.count("  data='nowhere' has no articles-") == 3
 
 
 def test_a_plan_says_how_to_get_data_by_options_that_it_has(capsys):

@@ -92,6 +92,17 @@ def test_runs_are_compared_setting_by_setting(capsys, sweep):
     assert alone == "the runs differ in nothing but their seeds and machines\n"
 
 
+def test_texts_of_one_name_in_two_folders_are_told_apart_by_their_whole_paths(capsys, sweep):
+    for number, text in enumerate(["first/book.txt", "second/book.txt", "second/book.txt"]):
+        file = sweep / f"a-rather-long-name-of-a-run-number-{number}" / "config.yaml"
+        settings = yaml.safe_load(file.read_text())
+        settings["task"] |= {"name": "text", "data": text}
+        file.write_text(yaml.safe_dump(settings))
+    out = rmt(capsys, "runs sweep --compare").out
+    assert "first/book.txt" in out
+    assert "second/book.txt" in out
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -155,3 +155,29 @@ def test_a_state_of_what_only_stands_for_tensors_has_a_repr():
 def test_what_does_not_say_which_rows_start_anew_is_one_line(model, reset):
     with pytest.raises(ConfigError, match=r"is not a truth value per row; give a tensor \(2,\) of bool$"):
         model(IDS, model.initial_state(2), reset=reset)
+
+
+def of_kind(kind: str) -> rmt.SegmentModel:
+    memory = rmt.MemoryConfig(size=2, kind=kind)
+    config = rmt.ModelConfig(
+        vocabulary=7, layers=2, heads=1, head_width=4, width=4, inner_width=4, memory=memory
+    )
+    return rmt.SegmentModel(config)
+
+
+@pytest.mark.parametrize(("kind", "other"), [("tokens", "associative"), ("associative", "tokens")])
+def test_a_state_of_another_kind_of_memory_is_one_line(kind, other):
+    model, tokens = of_kind(kind), torch.zeros(2, 3, dtype=torch.long)
+    with pytest.raises(
+        ConfigError, match=r"a state that carries .* is not this model's, whose memory carries"
+    ):
+        model(tokens, of_kind(other).initial_state(2))
+    with pytest.raises(ConfigError, match="is not this model's"):
+        model.open(of_kind(other).initial_state(2)).step(tokens)
+
+
+def test_memory_of_other_rows_than_its_state_is_one_line():
+    model = of_kind("tokens")
+    state = model.initial_state(2)._replace(carried={"tokens": torch.zeros(1, 2, 4)})
+    with pytest.raises(ConfigError, match=r"a state with memory of 1 rows is of 2; give model.initial_state"):
+        model(torch.zeros(2, 3, dtype=torch.long), state)

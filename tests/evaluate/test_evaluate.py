@@ -94,6 +94,14 @@ def test_only_the_answer_counts_though_more_is_under_the_loss():
     assert metrics["loss"] == pytest.approx((10 * LOSS_RIGHT + 6 * LOSS_WRONG) / 16)
 
 
+def test_a_sequence_without_an_answer_is_neither_right_nor_wrong():
+    task = Given(ROWS, under_loss=4, answer=4, original=4)
+    task.batch.answer[1:3] = False
+    metrics = evaluate(Counter(), task, 2)
+    assert metrics["sequence_accuracy"] == 1 / 2
+    assert metrics["accuracy"] == (4 + 0) / 8
+
+
 def test_everything_under_the_loss_is_generated_even_where_only_the_answer_counts():
     assert measure(under_loss=4, answer=1)["accuracy"] == 2 / 4
     assert measure(under_loss=1, answer=1)["accuracy"] == 4 / 4

@@ -175,6 +175,16 @@ def test_an_edited_number_of_written_records_is_noticed(capsys):
     assert "'kept.jsonl' is damaged: its content does not match its sha256" in answer.err
 
 
+def test_cells_are_shown_where_a_run_beside_them_is_damaged(capsys):
+    Path("runs").mkdir()
+    Path("runs/result.json").write_text("{")
+    Path("cells.jsonl").write_text(json.dumps(RECORDS["train"]) + "\n")
+    answer = rmt(capsys, "report cells.jsonl runs --html page.html")
+    assert (answer.code, answer.err.count("\n")) == (0, 1)
+    assert answer.out.startswith("1 cell with 2 runs")
+    assert Path("page.html").exists()
+
+
 @pytest.mark.parametrize("content", ["{", '{"cell": {"name": "x"}}'])
 def test_a_damaged_cell_below_a_folder_is_named_with_its_remedy_and_the_rest_is_shown(capsys, content):
     for name, text in (("whole", json.dumps(RECORDS["train"])), ("damaged", content)):

@@ -149,3 +149,23 @@ def test_what_cannot_be_exported_is_refused_in_a_line(tmp_path):
 
     with pytest.raises(ConfigError, match=r"Host cannot be exported: [^\n]+$"):
         export(Host(), tmp_path / "model.pt2", LENGTH)
+
+
+def test_files_that_no_export_wrote_are_not_replaced(tmp_path):
+    weights = tmp_path / "model.safetensors"
+    weights.write_text("weights")
+    with pytest.raises(ConfigError, match=r"model.pt2' would replace '.*model.safetensors', which no export"):
+        export(native(), tmp_path / "model.pt2", LENGTH)
+    (tmp_path / "task.json").write_text("[]")
+    with pytest.raises(ConfigError, match=r"task.pt2' would replace '.*task.json', which no export wrote"):
+        export(native(), tmp_path / "task.pt2", LENGTH)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["model.safetensors", "task.json"]
+    assert weights.read_text() == "weights"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_export_may_be_made_again_and_leaves_the_model_in_its_mode(tmp_path):
+    model = native().train()
+    first = export(model, tmp_path / "model.pt2", LENGTH)
+    assert export(model, tmp_path / "model.pt2", LENGTH) == first
+    assert all(module.training for module in model.modules())

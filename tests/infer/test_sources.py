@@ -5,7 +5,10 @@ import pytest
 import torch
 
 import rmt
-from rmt.errors import ConfigError, RMTError
+from rmt.errors import ConfigError, DataError, RMTError
+from rmt.infer import sources
+from rmt.infer.sources import text_pieces
+from rmt.tasks.tokenizer import WordTokenizer
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +111,32 @@ def test_a_fork_has_a_note_of_its_own(model):
     session = rmt.Session(model, segment_length=4)
     session.fork().note["page"] = 1
     assert session.note == {}
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_a_text_in_blocks_of_any_size_is_encoded_as_the_whole(size):
+    words = WordTokenizer(["<eos>", "<unk>", "a", "b" * 300_000])
+    text = f"a {'b' * 300_000} a a\n" * (2 if size > 1 else 1)
+    blocks = [text[start : start + size].encode() for start in range(0, len(text), size)]
+    ids = [int(id) for piece in text_pieces(blocks, words) for id in piece.ids]
+    assert ids == words.encode(text)
+
+
+def test_a_long_word_is_looked_through_in_proportion_to_its_length():
+    words, looked_through = WordTokenizer(["<unk>"]), []
+
+    class Counting:
+        tokenize = staticmethod(words.tokenize)
+
+        def complete_prefix(self, text):
+            looked_through.append(len(text))
+            return words.complete_prefix(text)
+
+    assert len(list(text_pieces([b"x" * 1024] * 1024, Counting()))) == 1
+    assert sum(looked_through) < 10 * 2**20
+
+
+def test_a_word_that_no_memory_should_hold_is_one_line(monkeypatch):
+    monkeypatch.setattr(sources, "MAX_UNBROKEN", 100)
+    with pytest.raises(DataError, match=r"the text has no white space .* in 104 bytes from byte 4 on"):
+        list(text_pieces([b"yes ", *[b"x" * 8] * 20], WordTokenizer(["<unk>"])))

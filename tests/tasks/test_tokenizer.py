@@ -46,6 +46,25 @@ def test_a_tokenizer_is_restored_from_its_folder(tmp_path, name):
     assert json.loads((tmp_path / "vocabulary.json").read_text())["tokens"] == tokenizer.kind
 
 
+@pytest.mark.parametrize("text", ["31415|", "3 1 4 1 5 |", "31415 |\n", "\n314\t15|"])
+def test_symbols_of_one_character_may_stand_apart_or_together(text):
+    assert SymbolTokenizer(list("0123456789|")).encode(text) == [3, 1, 4, 1, 5, 10]
+
+
+def test_symbols_of_several_characters_are_never_parted():
+    numbers = SymbolTokenizer([str(number) for number in range(12)])
+    assert numbers.encode("10 11 1") == [10, 11, 1]
+    with pytest.raises(DataError, match="token '12' at byte 2 of the text"):
+        numbers.encode("1 12")
+    with pytest.raises(DataError, match="token '1011' at byte 0 of the text"):
+        numbers.encode("1011")
+
+
+def test_an_unknown_character_among_symbols_is_named_with_its_own_byte():
+    with pytest.raises(DataError, match="token 'x' at byte 4 of the text"):
+        SymbolTokenizer(list("0123|")).encode("12 3x1|")
+
+
 def test_the_end_of_a_line_is_a_sign_to_a_reader():
     assert ByteTokenizer(Bytes([10, 97, 255])).shown() == ["↵", "a", "\\xff"]
     assert CharacterTokenizer(Characters(["\n", "a", "\t"])).shown() == ["↵", "a", "\\t"]

@@ -156,10 +156,12 @@ def test_what_cannot_be_stacked_is_refused_and_leaves_no_folder(tmp_path, settin
     assert not (tmp_path / "run").exists()
 
 
-def test_many_processes_are_refused(tmp_path, monkeypatch):
+@pytest.mark.parametrize("settings", [{}, {"curriculum": {"over": "length"}}], ids=["at-once", "in-turn"])
+def test_many_processes_are_refused(tmp_path, monkeypatch, settings):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match=r"by one process, not by 2; leave torchrun"):
-        train_seeds(tiny(), tmp_path / "run", watchers())
+        train_seeds(tiny(**settings), tmp_path / "run", watchers())
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_folder_of_a_single_run_is_refused(tmp_path):

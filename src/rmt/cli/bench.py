@@ -16,7 +16,7 @@ from rmt.cli.bench_pages import measure_growth, measure_rows
 from rmt.cli.bench_tune import tune
 from rmt.cli.front import Command, Invocation, TrustOptions
 from rmt.cli.training import VARYING, refuse_settings_of_another, require_trusted_classes
-from rmt.config import at_least, option
+from rmt.config import at_least, leaves, option
 from rmt.errors import ConfigError, unknown
 from rmt.location import trusting
 from rmt.train.config import RunConfig
@@ -34,6 +34,7 @@ EXAMPLES = """examples:
   rmt bench stream start                     sessions; commands from their start to the first update
   rmt bench --tune                           the best tiles for this GPU, kept for later runs
   rmt bench --list                           the names"""
+OF_UPDATES = {"growth", "seeds", "updates", "paths", "out"}  # options of what is written on a page
 SEGMENTS = (1, 2, 4, 8, 16)  # of an update, where its growth is measured
 UPDATES = {"cuda": 50, "cpu": 10}  # timed; a CPU takes a second or so for each
 TOKENS = {"cuda": 2_400_000, "cpu": 400_000}  # of made text: a pass is longer than the measurement
@@ -73,9 +74,11 @@ class BenchOptions(TrustOptions):
         super().__post_init__()
         if self.growth and self.seeds:
             raise ConfigError(f"seeds={self.seeds} is not measured with --growth; leave one out")
-        for name in ("growth", "seeds", "updates") if self.tune else ():
-            if getattr(self, name):
-                raise ConfigError(f"{name}={getattr(self, name)} has no effect with --tune; leave it out")
+        for leaf in leaves(BenchOptions) if self.tune else ():
+            if leaf.name in OF_UPDATES and getattr(self, leaf.name) != leaf.default:
+                raise ConfigError(
+                    f"{leaf.name}={getattr(self, leaf.name)} has no effect with --tune; leave it out"
+                )
 
     @property
     def counts(self) -> Sequence[int]:

@@ -8,9 +8,11 @@ from typing import Any, Literal
 
 from rmt.cli import data_files, task_options
 from rmt.cli.data_files import EXAMPLES
-from rmt.cli.front import Command, Options
+from rmt.cli.front import Command, Options, TrustOptions
+from rmt.cli.training import require_trusted_classes
 from rmt.config import at_least, check_fields, option, required
 from rmt.errors import ConfigError, unknown
+from rmt.location import trusting
 
 EXAMPLES_SHOWN = 3
 ABOUT = "The tasks and their examples; corpora for language modelling."
@@ -44,7 +46,7 @@ class ShownTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowOptions(Options):
+class ShowOptions(TrustOptions):
     """The options of `rmt data show`."""
 
     task: ShownTask = required("what to show")
@@ -121,8 +123,13 @@ def main(argv: Sequence[str]) -> int:
     if argv[0] not in RUN:
         raise unknown("data command", argv[0], RUN)
     command = next(command for command in COMMANDS if command.name == f"data {argv[0]}")
-    options = command.parse(argv[1:])
-    return 0 if options is None else RUN[argv[0]](options)
+    invocation = command.collect(argv[1:])
+    if invocation is None or invocation.printed():
+        return 0
+    options = invocation.options
+    with trusting(isinstance(options, TrustOptions) and options.trust):
+        require_trusted_classes(invocation)
+        return RUN[argv[0]](options)
 
 
 def usage() -> str:

@@ -36,7 +36,7 @@ class EvaluateOptions(TrustOptions):
     cache: int | None = option(None, "text: another cache than in training", at_least(0))
     batch: int | None = option(
         None,
-        "sequences or lanes of text at a time; none = 500 sequences, or the lanes of training",
+        "sequences or lanes of text at a time; none = as many sequences as fit, or the lanes of training",
         at_least(1),
     )
     data: str | None = option(None, "where the data of the run are now")

@@ -53,7 +53,9 @@ def main(argv: Sequence[str]) -> int:
 
 def opened(folder: str) -> tuple[Any, int]:
     """The model in a folder, and its tokens per segment."""
-    if not (Path(folder) / "config.json").exists():
+    from rmt.experiments.wrapped_look import is_wrapped
+
+    if not is_wrapped(Path(folder)):
         from rmt.experiments.opened import open_run
 
         run = open_run(folder, asked="32-true")

@@ -57,6 +57,12 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(
             "TEXT is missing: name a text file, or a folder with train.txt, valid.txt and test.txt"
         )
+    from rmt.train.processes import world_size
+
+    if world_size() > 1:
+        raise ConfigError(
+            f"task='lm' is trained by one process, not by {world_size()}; leave torchrun or srun out"
+        )
     with trusting(invocation.options.trust):
         require_trusted_classes(invocation)
         return run(config, invocation.options)

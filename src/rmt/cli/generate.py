@@ -116,12 +116,14 @@ def answer(session: Any, options: GenerateOptions) -> None:
 def converse(session: Any, options: GenerateOptions) -> None:
     """Go on with each line that is typed, until the input ends; Ctrl-C ends an answer."""
     warn("type a line to go on with; Ctrl-C ends an answer, Ctrl-D (the end of the input) the conversation")
+    from rmt.experiments.stream import feed_text
+
     while line := prompted():
-        text = line.rstrip("\n")
+        text = line.rstrip(b"\n")
         if not text and not int(session.seen):
             continue
         try:
-            tell_unknown(feed_prompt(session, text, None) if text else 0)
+            tell_unknown(feed_text(session, BytesIO(text), "the line"))
         except DataError as error:
             warn(str(error))
             continue
@@ -130,16 +132,16 @@ def converse(session: Any, options: GenerateOptions) -> None:
         REQUEST.signal = 0  # it has ended this answer only
 
 
-def prompted() -> str:
+def prompted() -> bytes:
     """The next line of the input; nothing where it ends, also by Ctrl-C."""
     if sys.stdin.isatty():
         print("> ", end="", file=sys.stderr, flush=True)
     try:
-        return sys.stdin.readline()
+        return sys.stdin.buffer.readline()
     except KeyboardInterrupt:
         REQUEST.signal = 0
         print(file=sys.stderr)
-        return ""
+        return b""
 
 
 def drawn(session: Any, options: GenerateOptions) -> Iterator[Any]:

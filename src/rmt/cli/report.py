@@ -43,10 +43,10 @@ def main(argv: Sequence[str]) -> int:
     options = COMMAND.parse(argv)
     if options is None:
         return 0
-    from rmt.experiments.cell_records import load_cells, written_cells
+    from rmt.experiments.cell_records import cells_below, written_cells
     from rmt.experiments.page import page
-    from rmt.experiments.report import load_results, report
-    from rmt.experiments.shown import REMEDY
+    from rmt.experiments.report import report, results_below
+    from rmt.experiments.shown import REMEDY, pass_over
     from rmt.experiments.tables import latex_report, markdown_report
 
     paths = [Path(path) for path in options.results]
@@ -54,7 +54,11 @@ def main(argv: Sequence[str]) -> int:
         if not path.exists():
             raise ConfigError(f"{str(path)!r} does not exist; {REMEDY}, or train one first")
     with trusting(options.trust):
-        cells = load_cells(paths, warn)
+        cells, damaged = cells_below(paths)
+    results, further = results_below(paths)
+    pass_over([*damaged, *further], not cells and not results, warn)
+    if not cells and not results:
+        raise ConfigError(f"no finished run is in {', '.join(map(str, paths))}; {REMEDY}, or train one first")
     writers = {"html": page, "latex": latex_report, "records": written_cells}
     files = {name: getattr(options, name) for name in writers if getattr(options, name) is not None}
     if files and not cells:
@@ -64,9 +68,6 @@ def main(argv: Sequence[str]) -> int:
         )
     for name, file in files.items():
         write_page(Path(file), writers[name](cells))
-    results = load_results(paths, warn)
-    if not cells and not results:
-        raise ConfigError(f"no finished run is in {', '.join(map(str, paths))}; {REMEDY}, or train one first")
     reports = [markdown_report(cells)] if cells else []
     reports += [report(results)] if results else []
     print("\n".join(reports))

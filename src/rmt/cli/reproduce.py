@@ -180,7 +180,7 @@ def run(cells: list[PlannedCell], folder: Path, options: ReproduceOptions) -> in
     def report_ended(ended: Ended, left: int) -> None:
         if not ended.record:
             failed.append(ended.cell.name)
-        values = ", ".join(f"{each['value']:.4f}" for each in ended.record.get("runs", ()))
+        values = ", ".join(f"{run['value']:.4f}" for run in ended.record.get("runs", ()))
         outcome = f"{ended.record['metric']} {values}" if ended.record else ended.last_line
         if not options.quiet:
             print(f"{ended.cell.name}  {outcome}  ({left} to go)", flush=True)
@@ -212,7 +212,8 @@ def print_plan(cells: list[PlannedCell], options: ReproduceOptions) -> None:
     from rmt.experiments.estimate import estimate
     from rmt.train.device import device_of
 
-    device = device_of(options.device) if options.scale == "tiny" else "cuda"
+    usual = device_of("auto") if options.scale == "tiny" else "cuda"
+    device = usual if options.device == "auto" else options.device
     of_figures: dict[str, list[float | None]] = {}
     for cell in cells:
         asked = estimate(cell.over({"device": "cpu"} if cell.command == "train" else {}), device)
@@ -233,7 +234,7 @@ def print_plan(cells: list[PlannedCell], options: ReproduceOptions) -> None:
 
 def time_of(seconds: list[float | None], machine: str, workers: int = 1) -> str:
     """What cells take, one after the other and by workers."""
-    known = [each for each in seconds if each is not None]
+    known = [of_cell for of_cell in seconds if of_cell is not None]
     cells = f"{len(seconds)} cell{'s' * (len(seconds) != 1)}"
     if not known:
         return f"{cells} whose time is not known"

@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
 
 def row_of(run: ListedRun) -> dict[str, Any]:
     """One run in a line: where it is, what it is, how far it came."""
-    settings, is_documents = run.settings, run.classifies
+    settings, is_documents = run.settings, run.is_finetuned
     return {
         "run": str(run.folder),
         "task": str(settings["data"]) if is_documents else settings["task.name"],
@@ -97,7 +97,7 @@ def row_of(run: ListedRun) -> dict[str, Any]:
 
 def column_value(run: ListedRun, name: str, runs: Sequence[ListedRun]) -> Any:
     """A column of a run, one of its settings or of its scores; a name that no run has is an error."""
-    from rmt.experiments.listed import ABSENT
+    from rmt.experiments.spelling import ABSENT
     from rmt.train.names import ALIASES
 
     row = row_of(run)
@@ -116,7 +116,7 @@ def column_value(run: ListedRun, name: str, runs: Sequence[ListedRun]) -> Any:
 
 def matches(run: ListedRun, where: Mapping[str, Any], runs: Sequence[ListedRun]) -> bool:
     """Whether a run has all the values that were asked for."""
-    from rmt.experiments.listed import spelled
+    from rmt.experiments.spelling import spelled
 
     pairs = [(column_value(run, name, runs), wanted) for name, wanted in where.items()]
     return all(spelled(value) == str(wanted) or value == likeness(wanted) for value, wanted in pairs)
@@ -145,19 +145,21 @@ def show(runs: Sequence[ListedRun]) -> None:
     """What all runs share in a line, and a table of what differs."""
     from rich.table import Table
 
-    from rmt.experiments.listed import differing, spelled
+    from rmt.experiments.listed import differing, spelled_of
     from rmt.experiments.settings import DERIVED, UNNAMED
+    from rmt.experiments.spelling import spellings
     from rmt.train.names import short_name
 
     rows = [row_of(run) for run in runs]
-    same = {name: spelled(rows[0][name]) for name in SHARED if len({spelled(row[name]) for row in rows}) == 1}
+    shared_columns = {name: set(spellings([row[name] for row in rows])) for name in SHARED}
+    same = {name: values.pop() for name, values in shared_columns.items() if len(values) == 1}
     terminal = console(width=WIDEST)
     if shared := ", ".join(f"{name} {value}" for name, value in same.items() if value != "–"):
         terminal.print(cell(f"all: {shared}"))
     names = differing(runs)
     telling = [name for name in names if name not in UNNAMED | DERIVED | {"train.steps"}]
     telling += ["seed"] if "seed" not in same else []
-    columns = {short_name(name): [spelled(run.value(name)) for run in runs] for name in telling}
+    columns = {short_name(name): spelled_of(runs, name) for name in telling}
     ends = {"steps": [f"{row['steps']:,}" for row in rows], **results(rows)}
     shown = fitting(columns, ("run", [row["run"] for row in rows]), ends, terminal.width)
     table = Table(box=None, pad_edge=False)
@@ -231,9 +233,9 @@ def compare(runs: Sequence[ListedRun]) -> None:
 
 def by_value(runs: Sequence[ListedRun], name: str) -> list[tuple[str, list[str]]]:
     """The values of a setting, each with its runs, the most usual one last."""
-    from rmt.experiments.listed import spelled
+    from rmt.experiments.listed import spelled_of
 
     folders: dict[str, list[str]] = {}
-    for run in runs:
-        folders.setdefault(spelled(run.value(name)), []).append(str(run.folder))
+    for run, value in zip(runs, spelled_of(runs, name), strict=True):
+        folders.setdefault(value, []).append(str(run.folder))
     return sorted(folders.items(), key=lambda pair: len(pair[1]))

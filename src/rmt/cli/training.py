@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmt.cli.front import Invocation, TrustOptions
-from rmt.config import Interval, option, value_in
+from rmt.config import Interval, option, to_dict, value_in
 from rmt.location import require_trust
 from rmt.train.trackers import TrackerName
 
@@ -68,18 +68,19 @@ class RunFolderOptions(TrustOptions):
     """Where a run goes, and how often it is made."""
 
     out: str | None = option(None, "run folder; none = runs/ and a name made of the settings")
-    restart: bool = option(False, "delete what is in the run folder and start anew")
+    restart: bool = option(False, "delete what the run wrote, and start anew")
     seeds: int = option(
         1, "so many seeds, from --seed on, each in a folder of its own", Interval(1, MAX_SEEDS)
     )
-    log: TrackerName | None = option(None, "also hand every logged number to this program; none = none")
+    log: TrackerName | None = option(None, "also hand every logged number to this program")
     quiet: bool = option(False, "print the result only")
 
 
 def require_trusted_classes(invocation: Invocation[Any]) -> None:
     """Raise for a class that only the config file names: its code would run."""
+    named = to_dict(invocation.options) | invocation.settings
     for name in invocation.from_file & CLASSES:
-        require_trust(str(value_in(invocation.settings, name)), name, invocation.config or "")
+        require_trust(str(value_in(named, name)), name, invocation.config or "")
 
 
 def refuse_settings_of_another(invocation: Invocation[Any]) -> None:

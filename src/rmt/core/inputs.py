@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from numbers import Integral
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from rmt.config import positive
 from rmt.core.config import ModelConfig
 from rmt.core.state import State
+from rmt.core.tree import tree_items
 from rmt.errors import ConfigError, shown
 
 ID_TYPES = (torch.int64, torch.int32)  # what an embedding takes
@@ -108,6 +110,21 @@ def require_cache(state: State, config: ModelConfig) -> None:
         raise ConfigError(
             f"a state whose cache is {shown(sizes)} is not this model's, {config.layers} × {size} × "
             f"{config.width}; give model.initial_state(batch), or the output.state of this model"
+        )
+
+
+def require_carried(state: State, names: Set[str]) -> None:
+    """Refuse what another kind of memory carries, and memory of other rows."""
+    if state.carried.keys() != names:
+        raise ConfigError(
+            f"a state that carries {', '.join(state.carried)} is not this model's, whose memory carries "
+            f"{', '.join(sorted(names))}; give model.initial_state(batch), or the output.state of this model"
+        )
+    rows = {len(tensor) for _, tensor in tree_items(state.carried)}
+    if rows - {len(state.cached)}:
+        raise ConfigError(
+            f"a state with memory of {max(rows)} rows is of {len(state.cached)}; "
+            "give model.initial_state(batch)"
         )
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from rmt.core.cache import Cache
 from rmt.core.config import ModelConfig
 from rmt.core.inputs import (
+    require_carried,
     require_config,
     require_lengths,
     require_read_block,
@@ -66,6 +67,7 @@ class SegmentModel(nn.Module):
         self.config = require_config(config)
         self.embedding = build_embedding(config)
         self.memory = build_memory(config.memory, config.width, config.layers)
+        self.carried_names = frozenset(self.memory.initial(1))
         self.cache = Cache(config.cache)
         self.backbone = Backbone(
             layers=config.layers,
@@ -186,6 +188,7 @@ class SegmentModel(nn.Module):
 
     def read_block(self, state: State) -> Tensor:
         """The block (B, R, D) in front of the tokens, of a state of this model."""
+        require_carried(state, self.carried_names)
         read = self.memory.read_block(state.carried)
         return require_read_block(read, self.memory.read_size, self.config.width)
 

@@ -123,13 +123,14 @@ def batch_sums(model: SegmentModel, task: Task, batch: Batch, length: int, thoro
     predictions = torch.stack([strict, forced.predictions, original])
     right, forced_right, original_right = (predictions == batch.targets).unbind(0)
     counted, window = batch.answer, batch.answer
+    answers = counted.any(1)
     if thorough:
         original_right, window = original_metric(task, batch, original_right)
     return Sums(
         characters=counted.sum(),
-        sequences=torch.ones_like(counted[:, 0]).sum(),
+        sequences=answers.sum(),
         right=(right & counted).sum(),
-        right_sequences=(right | ~counted).all(1).sum(),
+        right_sequences=((right | ~counted).all(1) & answers).sum(),
         forced_right=(forced_right & counted).sum(),
         original_right=original_right.sum(),
         original_characters=window.sum(),

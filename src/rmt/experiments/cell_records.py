@@ -24,7 +24,7 @@ from rmt.experiments.cells import (
 from rmt.experiments.comparison import PUBLISHED_SPLIT, Record
 from rmt.experiments.figures import CHARTS, METRICS
 from rmt.experiments.report import is_cell, lines_of
-from rmt.experiments.shown import REMEDY, reason_no_numbers
+from rmt.experiments.shown import REMEDY, pass_over, reason_no_numbers
 from rmt.location import require_trust
 from rmt.seal import load_record, sealed
 from rmt.store import write_json
@@ -47,9 +47,16 @@ RUN_TEXTS = ("run", "source", "device")
 
 
 def load_cells(paths: Iterable[Path], warn: Callable[[str], None]) -> list[Record]:
+    """The records of cells below paths; what cannot be shown is named and passed over, unless it is all."""
+    records, errors = cells_below(paths)
+    pass_over(errors, not records, warn)
+    return records
+
+
+def cells_below(paths: Iterable[Path]) -> tuple[list[Record], list[RMTError]]:
     """The records of cells in folders, and in .jsonl files with a cell per line; each trained cell once.
 
-    What lies below a folder and cannot be shown is named and passed over, unless there is nothing else.
+    With them, why others below a folder cannot be shown.
     """
     records: list[Record] = []
     errors: list[RMTError] = []
@@ -61,11 +68,7 @@ def load_cells(paths: Iterable[Path], warn: Callable[[str], None]) -> list[Recor
                 if file == path:
                     raise
                 errors.append(error)
-    if errors and not records:
-        raise errors[0]
-    for passed_over in errors:
-        warn(f"passed over: {passed_over}")
-    return merged(records)
+    return merged(records), errors
 
 
 def records_in(file: Path) -> Iterable[Record]:

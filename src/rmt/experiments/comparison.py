@@ -141,7 +141,7 @@ class ComparedRow(NamedTuple):
     def maps(self) -> dict[str, AttentionMap]:
         """The clearest head of each operation of memory and cache, where the record has them."""
         maps = map(map_of, self.runs[0].get("maps", ()))
-        return {each.operation: each for each in maps if each is not None}
+        return {drawn.operation: drawn for drawn in maps if drawn is not None}
 
     def paths(self) -> list[str]:
         """The run folders behind its numbers, below that of the report."""
@@ -290,7 +290,7 @@ def finetuned_row(record: Record, exhibit: str) -> ComparedRow:
         backbone, config["memory"], 0, str(config["depth"]), "finetune", record, None,
     )  # fmt: skip
     matches = (
-        each for each in exhibit_rows(exhibit) if (each.model, each.segments) == (backbone, row.segments)
+        line for line in exhibit_rows(exhibit) if (line.model, line.segments) == (backbone, row.segments)
     )
     return row._replace(published=next(matches, None))
 

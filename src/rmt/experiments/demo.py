@@ -67,13 +67,11 @@ def train_all(
     for name in MODELS if restart else ():
         if (run := run_folder(folder, name)).is_dir():
             discard(run)
-        (folder / name / RECORD).unlink(missing_ok=True)
     results = {name: finished(config, run_folder(folder, name), restart) for name, config in configs.items()}
-    slowest_first = [
-        PlannedCell(name=name, settings=settings(name, steps))
-        for name in reversed(MODELS)
-        if not results[name]
-    ]
+    unfinished = [name for name in MODELS if not results[name]]
+    for name in unfinished:
+        (folder / name / RECORD).unlink(missing_ok=True)  # of a run that is there no more
+    slowest_first = [PlannedCell(name=name, settings=settings(name, steps)) for name in reversed(unfinished)]
 
     def ended(cell: Ended, left: int) -> None:
         if not cell.record:

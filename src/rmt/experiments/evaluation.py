@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -19,8 +18,6 @@ from rmt.train.config import RunConfig
 from rmt.train.device import device_of
 from rmt.train.measure import Measurement, measure
 from rmt.train.stored import load_config
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -160,8 +160,8 @@ def close_to(row: ComparedRow, baseline: ComparedRow) -> Evidence:
 def uses_memory(row: ComparedRow, operations: Sequence[str]) -> Evidence:
     """Whether there is a head for each of these operations of memory."""
     maps = [row.maps[operation] for operation in operations if operation in row.maps]
-    notes = [f"{each.operation} {each.mass:.2f} ({each.head}, {each.finding.order})" for each in maps]
+    notes = [f"{drawn.operation} {drawn.mass:.2f} ({drawn.head}, {drawn.finding.order})" for drawn in maps]
     notes += [f"no map of {operation}" for operation in operations if operation not in row.maps]
-    least = min(each.mass for each in maps)
+    least = min(drawn.mass for drawn in maps)
     is_shown = least >= USED and len(maps) == len(operations)
     return Evidence(outcome(is_shown, least < UNUSED), (row,), ", ".join(notes))

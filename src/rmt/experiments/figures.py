@@ -54,18 +54,14 @@ def depth_of(row: Row) -> float:
     return int(row.depth)
 
 
-def compared(rows: Iterable[ComparedRow]) -> list[ComparedRow]:
-    return usual(rows)
-
-
 def over_segments(rows: Sequence[ComparedRow]) -> Iterator[str]:
     """Accuracy over the number of segments, a chart per task."""
     tasks: dict[str, list[ComparedRow]] = defaultdict(list)
-    for row in compared(rows):
+    for row in usual(rows):
         tasks[row.task].append(row)
     for task, members in tasks.items():
         if len({row.segments for row in members}) > 1:
-            shown = best_sizes(members)
+            shown = largest_sizes(members)
             axes = Axes(f"{task}: {up(members)} over segments", "segments", up(members), span=span_of(shown))
             yield chart(axes, lines(shown, papers_own(shown), Reading(segments_of, with_answer)))
 
@@ -74,7 +70,7 @@ def with_answer(row: ComparedRow) -> str:
     return ", ".join(filter(None, (model_name(row), averaged(row))))
 
 
-def best_sizes(rows: Sequence[ComparedRow]) -> list[ComparedRow]:
+def largest_sizes(rows: Sequence[ComparedRow]) -> list[ComparedRow]:
     """Of several sizes of memory at one place, the largest."""
     largest: dict[tuple[str, int, bool], ComparedRow] = {}
     for row in sorted(rows, key=lambda row: row.size):
@@ -85,7 +81,7 @@ def best_sizes(rows: Sequence[ComparedRow]) -> list[ComparedRow]:
 def over_length(rows: Sequence[ComparedRow]) -> Iterator[str]:
     """Accuracy over the tokens of a sequence, where segments and memory stay."""
     cuts: dict[tuple[int, int], list[ComparedRow]] = defaultdict(list)
-    for row in compared(rows):
+    for row in usual(rows):
         if row.model != "baseline":
             cuts[row.length, row.size].append(row)
     for (length, size), members in cuts.items():

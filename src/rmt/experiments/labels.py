@@ -139,7 +139,7 @@ def label(
 
 def differs(name: str, alike: Iterable[dict[str, str]]) -> bool:
     """Whether rows differ in a trait; a replay is none where the depth is 0."""
-    return len({each[name] for each in alike if each[name] or name != "replay"}) > 1
+    return len({row[name] for row in alike if row[name] or name != "replay"}) > 1
 
 
 def distinct(names: dict[str, str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from rmt.documents.report import INCIDENTAL as INCIDENTAL_OF_DOCUMENTS
 from rmt.documents.stored import load_settings
 from rmt.errors import CheckpointError, ConfigError, RMTError
 from rmt.experiments.report import INCIDENTAL
+from rmt.experiments.spelling import ABSENT, spellings
 from rmt.train.folder import load_result
 from rmt.train.names import ALIASES, SHORT, short_name
 from rmt.train.stored import load_config
@@ -22,7 +23,6 @@ EXPLORER = "explorer.html"  # what rmt attention leaves in a run folder
 INCIDENTALS = {*INCIDENTAL, *INCIDENTAL_OF_DOCUMENTS, "strategy"}  # what runs of one setting may differ in
 LISTED_SETTINGS = ("data", "segment_length", "segments", "memory", "depth", "seed")
 SPEAKING = ("model", "data", "backbone")  # settings whose values speak for themselves
-ABSENT = "–"  # a setting that a run does not have
 
 
 class ListedRun(NamedTuple):
@@ -34,7 +34,7 @@ class ListedRun(NamedTuple):
     steps: int
 
     @property
-    def classifies(self) -> bool:
+    def is_finetuned(self) -> bool:
         """Whether it is a run of `rmt finetune`."""
         return "backbone" in self.settings
 
@@ -62,8 +62,12 @@ class ListedRun(NamedTuple):
 
 
 def listed_runs(folders: Iterable[Path], warn: Callable[[str], None]) -> list[ListedRun]:
-    """The runs in folders and below them, by name; what cannot be read as one is named and passed over."""
-    return [run for folder in folders for run in runs_below(folder, warn)]
+    """The runs in folders and below them, each once; what cannot be read as one is named and passed over."""
+    runs = (run for folder in folders for run in runs_below(folder, warn))
+    by_place: dict[Path, ListedRun] = {}
+    for run in runs:
+        by_place.setdefault(run.folder.resolve(), run)
+    return list(by_place.values())
 
 
 def runs_below(folder: Path, warn: Callable[[str], None]) -> Iterator[ListedRun]:
@@ -118,35 +122,35 @@ def differing(runs: Sequence[ListedRun]) -> list[str]:
     names = dict.fromkeys(name for run in runs for name in run.settings if name not in INCIDENTALS)
     ranks = {name: rank for rank, name in enumerate(SHORT)}
     ordered = sorted(names, key=lambda name: ranks.get(name, len(ranks)))
-    return [name for name in ordered if len({spelled(run.value(name)) for run in runs}) > 1]
+    return [name for name in ordered if len(set(spelled_of(runs, name))) > 1]
 
 
 def telling(runs: Sequence[ListedRun]) -> list[str]:
     """As few of the differing settings as tell runs of different settings apart, the best known first."""
-    chosen: list[str] = []
+    chosen: dict[str, list[str]] = {}  # their values in all runs
     wanted, parts = len(by_setting(runs)), 1
     for name in differing(runs):
-        now = len({tuple(spelled(run.value(word)) for word in (*chosen, name)) for run in runs})
+        further = {**chosen, name: spelled_of(runs, name)}
+        now = len(set(zip(*further.values(), strict=True)))
         if now > parts:
-            chosen, parts = [*chosen, name], now
+            chosen, parts = further, now
         if parts == wanted:
             break
-    return chosen
+    return list(chosen)
 
 
-def label(run: ListedRun, names: Iterable[str]) -> str:
-    """A run by those of these settings that it has; the name of a model speaks for itself."""
-    words = ((short_name(name), spelled(run.value(name))) for name in names)
-    present = ((name, value) for name, value in words if value != ABSENT)
-    return ", ".join(value if name in SPEAKING else f"{name} {value}" for name, value in present)
+def labels(runs: Sequence[ListedRun], names: Iterable[str]) -> list[str]:
+    """Each run by those of these settings that it has; the name of a model speaks for itself."""
+    columns = {short_name(name): spelled_of(runs, name) for name in names}
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return [
+        ", ".join(
+            value if name in SPEAKING else f"{name} {value}" for name, value in row.items() if value != ABSENT
+        )
+        for row in rows
+    ]
 
 
-def spelled(value: Any) -> str:
-    """A setting's value in a table or a legend."""
-    if isinstance(value, Mapping):
-        return " ".join(f"{key}={item}" for key, item in value.items()) or ABSENT
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value)) or ABSENT
-    if value is None or value == "":
-        return ABSENT
-    return Path(value).name if isinstance(value, str) and "/" in value else str(value)
+def spelled_of(runs: Iterable[ListedRun], name: str) -> list[str]:
+    """A setting of each run, as in a table or a legend."""
+    return spellings([run.value(name) for run in runs])

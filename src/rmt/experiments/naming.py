@@ -1,4 +1,4 @@
-"""The name of a run folder that nobody named: what is special about the run, different for different runs."""
+"""The name of a run folder that nobody named: what is special about the run; of a text, its file's name."""
 
 from __future__ import annotations
 

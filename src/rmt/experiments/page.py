@@ -118,12 +118,12 @@ def orders_section(exhibits: Exhibits) -> str:
 
 def comparisons(verdict: Verdict) -> str:
     """The condition and the comparisons of a verdict, those against it first; of many, the rest is folded."""
-    rows = [row for each in verdict.evidence for row in each.rows]
+    rows = [row for evidence in verdict.evidence for row in evidence.rows]
     condition = linked(verdict.condition, rows)
     is_short = len(verdict.condition) <= LONGEST_CONDITION
     if not verdict.evidence:
         return condition
-    by_outcome = sorted(verdict.evidence, key=lambda each: AGAINST_FIRST.index(each.holds))
+    by_outcome = sorted(verdict.evidence, key=lambda evidence: AGAINST_FIRST.index(evidence.holds))
     first, rest = by_outcome[:MOST_LINES], by_outcome[MOST_LINES:]
     folded = f"<details><summary>{len(rest)} more</summary>{bullets(rest)}</details>" if rest else ""
     inside = "" if is_short else f"<p>{condition}</p>"
@@ -135,7 +135,7 @@ def comparisons(verdict: Verdict) -> str:
 
 def counts(evidence: Sequence[Evidence]) -> str:
     """How many comparisons came out how."""
-    outcomes = Counter(each.holds for each in evidence)
+    outcomes = Counter(comparison.holds for comparison in evidence)
     total = counted(len(evidence), "comparison")
     if len(outcomes) == 1:
         return f"{total}, {'all ' * (len(evidence) > 1)}{WORDS[evidence[0].holds]}"
@@ -144,7 +144,8 @@ def counts(evidence: Sequence[Evidence]) -> str:
 
 
 def bullets(evidence: Sequence[Evidence]) -> str:
-    return f"<ul>{''.join(f'<li>{linked(str(each), each.rows)}</li>' for each in evidence)}</ul>"
+    lines = (linked(str(comparison), comparison.rows) for comparison in evidence)
+    return f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>"
 
 
 def linked(text: str, rows: Sequence[ComparedRow]) -> str:

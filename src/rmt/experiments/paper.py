@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 FOLDER = Path(__file__).parent / "published"
 FILES = ("algorithmic.csv", "language.csv", "documents.csv")
+OF_TEXT = ("figure-5", "table-2", "table-4", "table-5")  # figures and tables of language models
 UNKNOWN = 0  # how many runs had a budget, where the files do not say
 
 
@@ -180,5 +181,4 @@ def paper_budget(row: PublishedRow) -> dict[str, Any]:
     }
 
 
-FIGURE_3 = {row.cell: row.measured for row in exhibit_rows("figure-3") if row.measured}
 PUBLISHED = first_of_each()

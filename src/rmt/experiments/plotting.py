@@ -9,7 +9,8 @@ from typing import Any, TypeGuard
 
 from rmt.analysis.curves import CurveSheet, PlottedRun, Points, chart
 from rmt.errors import ConfigError
-from rmt.experiments.listed import ABSENT, ListedRun, by_setting, label, spelled, telling
+from rmt.experiments.listed import ListedRun, by_setting, labels, spelled_of, telling
+from rmt.experiments.spelling import ABSENT, spelled
 from rmt.seal import NotWhole, load_record
 from rmt.train.log import METRICS_FILE, MetricsLog
 from rmt.train.names import short_name
@@ -42,16 +43,17 @@ def curve_sheet(runs: Sequence[ListedRun], metric: str | None = None) -> CurveSh
     require_curves(started, runs, metric)
     groups = by_setting([run for run, _ in started])
     names = telling([run for run, _ in started])
-    labels = {run.folder: group_label(group, names) for group in groups for run in group}
+    named = zip(groups, group_labels(groups, names), strict=True)
+    group_names = {run.folder: name for group, name in named for run in group}
     quantities: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
     for run, series in started:
         for quantity, points in series.items():
-            quantities[quantity][labels[run.folder]].append(points)
+            quantities[quantity][group_names[run.folder]].append(points)
     return CurveSheet(
         title([run for run, _ in started], names),
         note(groups),
         [chart(quantity, by_label) for quantity, by_label in quantities.items()],
-        [plotted(run, labels[run.folder]) for run, _ in started],
+        [plotted(run, group_names[run.folder]) for run, _ in started],
     )
 
 
@@ -126,17 +128,23 @@ def metric_of(run: ListedRun, measured: Sequence[str]) -> str:
     return str(name or next((usual for usual in USUAL if usual in measured), "loss"))
 
 
-def group_label(group: Sequence[ListedRun], names: Sequence[str]) -> str:
-    """What a curve is called: what is special about its setting, and how many seeds it has."""
-    text = label(group[0], names or [model_name(group[0])])
-    seeds = {run.value("seed") for run in group}
+def group_labels(groups: Sequence[Sequence[ListedRun]], names: Sequence[str]) -> list[str]:
+    """What curves are called: what is special about their settings, and how many seeds they have."""
+    firsts = [group[0] for group in groups]
+    texts = labels(firsts, names or [model_name(firsts[0])])
+    return [f"{text}{counted(group)}" for text, group in zip(texts, groups, strict=True)]
+
+
+def counted(group: Sequence[ListedRun]) -> str:
+    """How many runs are behind a curve, if they are several."""
     if len(group) == 1:
-        return text
-    return f"{text} ({len(group)} {'seeds' if len(seeds) == len(group) else 'runs'})"
+        return ""
+    seeds = {run.value("seed") for run in group}
+    return f" ({len(group)} {'seeds' if len(seeds) == len(group) else 'runs'})"
 
 
 def model_name(run: ListedRun) -> str:
-    return "backbone" if run.classifies else "preset"
+    return "backbone" if run.is_finetuned else "preset"
 
 
 def title(runs: Sequence[ListedRun], names: Sequence[str]) -> str:
@@ -144,7 +152,7 @@ def title(runs: Sequence[ListedRun], names: Sequence[str]) -> str:
     shared = [
         words.format(*values)
         for name, words in TITLE.items()
-        if name not in names and len(values := {spelled(run.settings.get(name)) for run in runs}) == 1
+        if name not in names and len(values := set(spelled_of(runs, name))) == 1
         if values != {ABSENT}
     ]
     differences = ", ".join(short_name(name) for name in names)

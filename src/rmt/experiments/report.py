@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,9 +14,12 @@ from rmt.documents.report import document_tables, is_documents
 from rmt.errors import ConfigError, RMTError
 from rmt.experiments.cells import RECORD
 from rmt.experiments.paper import PUBLISHED, PublishedCell
-from rmt.experiments.shown import REMEDY, Result, shown_result
+from rmt.experiments.settings import dotted
+from rmt.experiments.shown import REMEDY, Result, pass_over, shown_result
+from rmt.experiments.spelling import spellings
 from rmt.jsonfile import json_lines, parse_json
 from rmt.seal import load_record, unsealed
+from rmt.train.names import short_name
 
 HEADINGS = (
     "task",
@@ -47,6 +50,7 @@ TEXT_HEADINGS = (
     "steps",
     "seconds",
 )
+LABELS = 7  # columns of both tables that say what a row is of
 INCIDENTAL = ("seed", "device", "compile", "threads")  # what runs of one setting may differ in
 
 
@@ -64,10 +68,17 @@ class Group(NamedTuple):
 
 
 def load_results(paths: Iterable[Path], warn: Callable[[str], None]) -> list[Result]:
+    """The results below paths; what cannot be shown is named and passed over, unless it is all."""
+    results, errors = results_below(paths)
+    pass_over(errors, not results, warn)
+    return results
+
+
+def results_below(paths: Iterable[Path]) -> tuple[list[Result], list[RMTError]]:
     """Results from run folders, result.json files, and .jsonl files with a result per line; each file once.
 
-    Those of cells are left out where they are not named themselves. What lies below a folder and cannot be
-    shown is named and passed over, unless there is nothing else.
+    Those of cells are left out where they are not named themselves. With them, why others below a folder
+    cannot be shown.
     """
     results: list[Result] = []
     errors: list[RMTError] = []
@@ -83,11 +94,7 @@ def load_results(paths: Iterable[Path], warn: Callable[[str], None]) -> list[Res
                 if file == path:
                     raise
                 errors.append(error)
-    if errors and not results:
-        raise errors[0]
-    for passed_over in errors:
-        warn(f"passed over: {passed_over}")
-    return results
+    return results, errors
 
 
 def is_of_cell(file: Path, path: Path) -> bool:
@@ -123,7 +130,7 @@ def report(results: Iterable[Result]) -> str:
         predicted = "perplexity" in result["metrics"]
         kinds["documents" if is_documents(result) else "text" if predicted else "sequences"].append(result)
     tables = [
-        markdown(headings, make(kinds[kind]))
+        markdown(*with_differences(headings, make(kinds[kind])))
         for kind, headings, make in (("sequences", HEADINGS, table), ("text", TEXT_HEADINGS, text_table))
         if kinds[kind]
     ]
@@ -136,20 +143,54 @@ def markdown(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def table(results: Iterable[Result]) -> list[tuple[str, ...]]:
+class TableRow(NamedTuple):
+    """A setting as a line of a table."""
+
+    texts: tuple[str, ...]
+    settings: Mapping[str, Any]  # by their dotted names
+
+
+def with_differences(
+    headings: tuple[str, ...], rows: Sequence[TableRow]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headings and lines, and what tells apart rows that would look the same, where there are such."""
+    alike: dict[tuple[str, ...], list[TableRow]] = defaultdict(list)
+    for row in rows:
+        alike[row.texts[:LABELS]].append(row)
+    if len(alike) == len(rows):
+        return headings, [row.texts for row in rows]
+    return (*headings, "besides"), [(*row.texts, besides(row, alike[row.texts[:LABELS]])) for row in rows]
+
+
+def besides(row: TableRow, alike: Sequence[TableRow]) -> str:
+    """The settings in which rows that look the same differ, as this one has them."""
+    names = dict.fromkeys(name for other in alike for name in other.settings if name not in INCIDENTAL)
+    columns = {name: spellings([other.settings.get(name) for other in alike]) for name in names}
+    index = alike.index(row)
+    return ", ".join(
+        f"{short_name(name)} {values[index]}" for name, values in columns.items() if len(set(values)) > 1
+    )
+
+
+def table(results: Iterable[Result]) -> list[TableRow]:
     """A row per setting, means over seeds, in the order of the first result of each."""
     groups: dict[Group, list[Result]] = defaultdict(list)
     for result in results:
         groups[group_of(result)].append(result)
-    return [row(group, members) for group, members in groups.items()]
+    return [TableRow(row(group, members), settings_in(members)) for group, members in groups.items()]
 
 
-def text_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
+def text_table(results: Iterable[Result]) -> list[TableRow]:
     """As `table`, of language models."""
     groups: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         groups[settings_of(result)].append(result)
-    return [text_row(members) for members in groups.values()]
+    return [TableRow(text_row(members), settings_in(members)) for members in groups.values()]
+
+
+def settings_in(results: Sequence[Result]) -> dict[str, Any]:
+    """The settings that results of one setting share, by their dotted names."""
+    return {**dotted(results[0]["config"]), "task_version": results[0].get("task_version", 1)}
 
 
 def text_row(results: list[Result]) -> tuple[str, ...]:
@@ -226,11 +267,13 @@ def original_metric(results: list[Result]) -> str:
 
 
 def spread(values: list[float], seeds: int, form: str = ".4f") -> str:
-    """Mean and sample deviation over runs of different seeds, or the one value."""
+    """Mean and sample deviation over runs, of different seeds where it does not say otherwise."""
     if len(values) == 1:
         return f"{values[0]:{form}} (1 seed)"
     mean, deviation = statistics.mean(values), statistics.stdev(values)
-    return f"{mean:{form}} ± {deviation:{form}}, least {min(values):{form}} ({seeds} seed{'s' * (seeds > 1)})"
+    count = f"{seeds} seed{'s' * (seeds > 1)}"
+    count = count if seeds == len(values) else f"{len(values)} runs of {count}"
+    return f"{mean:{form}} ± {deviation:{form}}, least {min(values):{form}} ({count})"
 
 
 def whole(values: list[float]) -> str:

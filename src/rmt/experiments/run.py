@@ -20,7 +20,7 @@ from rmt.train.config import RunConfig, build_task
 from rmt.train.deterministic import deterministic
 from rmt.train.device import decided, device_of, precision_to_train
 from rmt.train.divergence import Diverged
-from rmt.train.ensemble import Ensemble, require_stackable
+from rmt.train.ensemble import Ensemble, require_one_process, require_stackable
 from rmt.train.folder import (
     CHECKPOINTS,
     REMEDY,
@@ -69,11 +69,12 @@ def train(
 def train_seeds(
     config: RunConfig, folder: Path, observers: Sequence[Observer], restart: bool = False
 ) -> list[dict[str, Any]]:
-    """The results of as many seeds as there are observers, from `config.seed` on, trained at once.
+    """The results of as many seeds as there are observers, from `config.seed` on, by one process.
 
-    Each has a run folder of its own, `folder`/seed-N, as if it were trained alone. In a curriculum each goes
-    on when it has earned it, so they are trained one after the other.
+    Each has a run folder of its own, `folder`/seed-N, as if it were trained alone. They are trained at once;
+    in a curriculum, where each goes on when it has earned it, one after the other.
     """
+    require_one_process()
     if (folder / "config.yaml").exists() or has_lost_configuration(folder):
         raise ConfigError(f"out={str(folder)!r} holds a single run; name another --out for many seeds")
     configs = [replace(config, seed=config.seed + number) for number in range(len(observers))]

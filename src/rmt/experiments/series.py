@@ -13,8 +13,8 @@ from rmt.experiments.drawing import ChartPoint, Series
 from rmt.experiments.labels import Row, hue, labels, model_name
 from rmt.experiments.paper import PublishedRow, exhibit_rows
 from rmt.experiments.scales import Span
+from rmt.tasks.registry import METRICS
 
-FROM_ZERO = ("accuracy", "sequence_accuracy")  # metrics whose axis is from 0 to 1
 TOP_OF_CURVES = 1.5  # of bits or perplexity: how far above the worst final value curves are drawn
 Key = tuple[str, str]  # model, label
 
@@ -110,7 +110,7 @@ def curve_series(rows: Sequence[ComparedRow], across: Callable[[ComparedRow, int
 def span_of(rows: Iterable[ComparedRow], published: Iterable[PublishedRow] = ()) -> Span:
     """The vertical axis of all charts of these rows: 0 to 1, or what bits, perplexity or F1 need."""
     rows = list(rows)
-    if rows[0].metric in FROM_ZERO:
+    if rows[0].metric in METRICS:
         return 0.0, 1.0
     ends = [row.mean + sign * row.deviation for row in rows for sign in (-1, 1)]
     ends += (value for row in published if (value := reference_of(row)) is not None)
@@ -119,7 +119,7 @@ def span_of(rows: Iterable[ComparedRow], published: Iterable[PublishedRow] = ())
 
 def curve_span(rows: Sequence[ComparedRow]) -> Span:
     """As `span_of`, of validation: an untrained model is far above."""
-    if rows[0].metric in FROM_ZERO:
+    if rows[0].metric in METRICS:
         return 0.0, 1.0
     curves = [[value for _, value in row.runs[0]["curve"]] for row in rows if row.runs[0]["curve"]]
     lowest = min((min(curve) for curve in curves), default=0.0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rmt.config import from_dict, to_dict
 from rmt.documents.report import is_documents, is_language
-from rmt.errors import ConfigError, shown
+from rmt.errors import ConfigError, RMTError, shown
 from rmt.train.config import RunConfig
 from rmt.train.folder import is_number, reason_no_result
 from rmt.train.stored import FORMER_PRECISION
@@ -34,6 +34,14 @@ def shown_result(record: Any, file: Path) -> Result:
     except ConfigError as error:
         raise ConfigError(f"config in {str(file)!r}: {error}") from None
     return {**result, "config": to_dict(config)}
+
+
+def pass_over(errors: Sequence[RMTError], is_nothing_else: bool, warn: Callable[[str], None]) -> None:
+    """Name what cannot be shown; where there is nothing else, raise the first of it."""
+    if errors and is_nothing_else:
+        raise errors[0]
+    for error in errors:
+        warn(f"passed over: {error}")
 
 
 def reason_no_documents(result: Result) -> str:

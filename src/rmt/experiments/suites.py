@@ -10,6 +10,7 @@ from rmt.errors import ConfigError, unknown
 from rmt.experiments import suites_gpu, suites_tiny
 from rmt.experiments.cells import PlannedCell, joined
 from rmt.experiments.made_text import MADE_TEXT
+from rmt.experiments.paper import OF_TEXT
 from rmt.experiments.suites_documents import table_3
 from rmt.experiments.suites_paper import of_rows
 
@@ -24,7 +25,6 @@ EXHIBITS = (
     "table-4",
     "table-5",
 )
-OF_TEXT = ("figure-5", "table-2", "table-4", "table-5")
 ALL = "all"
 Scale = Literal["tiny", "gpu", "paper"]
 Suite = Callable[[str], Iterable[PlannedCell]]  # of the data's name or folder; empty = the usual

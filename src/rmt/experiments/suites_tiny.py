@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rmt.experiments.cells import PlannedCell
+from rmt.experiments.paper import OF_TEXT
 from rmt.experiments.positions import MODELS, RECURRENT, Position, Texts
 from rmt.experiments.settings import Settings, merge
 from rmt.experiments.suites_gpu import label_of, text_settings
@@ -30,7 +31,6 @@ LEFT_OUT = {
     "table-1": "quadratic equations are not learned in a tiny budget",
     "table-3": "it takes pretrained models: --backbones NAME,NAME --data FOLDER, at another scale",
 }
-MADE = ("figure-5", "table-2", "table-4", "table-5")  # what the made text stands for
 
 
 def position(exhibit: str, task: str, length: int, segments: int, seeds: int = 1) -> Position:
@@ -73,7 +73,7 @@ def texts(data: str) -> Iterator[PlannedCell]:
         "train": {"batch": 32, "steps": 250, "evaluate_every": 125, "save_every": 50, "evaluate_batch": 16},
     }
     shared = merge(text_settings(data, settings), {"threads": 1})
-    models = Texts(exhibits=MADE, label=label_of(data), shared=shared, rates=RATES)
+    models = Texts(exhibits=OF_TEXT, label=label_of(data), shared=shared, rates=RATES)
     yield models.cell("baseline")
     for cache in (2, 8):
         yield models.cell("transformer_xl", cache=cache)

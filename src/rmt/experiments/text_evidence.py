@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from rmt.experiments.comparable import alike
 from rmt.experiments.comparison import ComparedRow, Exhibits
 from rmt.experiments.evidence import Evidence, as_good, better
+from rmt.experiments.paper import OF_TEXT
 
-TEXTS = ("figure-5", "table-2", "table-4", "table-5")
 FEWEST_TOKENS = 4  # memory that is more than the paper's single token
 CACHES = (2, 10)  # times the memory: the paper says up to ten
 
 
 def text_pairs(exhibits: Exhibits) -> Iterator[tuple[ComparedRow, ComparedRow]]:
     """Rows of the same text that are trained alike, both ways round; each cell is taken once."""
-    rows = {id(row.record): row for name in TEXTS for row in exhibits.get(name, [])}.values()
+    rows = {id(row.record): row for name in OF_TEXT for row in exhibits.get(name, [])}.values()
     yield from ((first, second) for first in rows for second in rows if alike(first, second))
 
 

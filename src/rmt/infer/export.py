@@ -25,6 +25,7 @@ from rmt.core.inputs import whole_number
 from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.infer.session import length_of
+from rmt.infer.work import evaluation_mode
 
 INSTALL = "pip install 'recurrent-memory[export]'"
 
@@ -73,11 +74,13 @@ def export(model: Any, path: str | Path, segment_length: int | None = None, batc
         raise ConfigError(
             f"out={str(path)!r}: there is no folder {str(path.parent)!r}; make it, or name another"
         )
+    files = ExportedFiles(path, path.with_suffix(".json"), path.with_suffix(".safetensors"))
+    refuse_other_files(files)
     length, batch = length_of(model, segment_length), whole_number("batch", batch)
     segments = model.exportable() if hasattr(model, "exportable") else model
-    segment = FlatSegment(segments.eval(), batch)
+    segment = FlatSegment(segments, batch)
     tokens = torch.zeros(batch, length, dtype=torch.long, device=segment.form.cached.device)
-    with torch.no_grad(), quiet():
+    with evaluation_mode(segments), torch.no_grad(), quiet():
         try:
             program = torch.export.export(segment, (tokens, *segment.initial), strict=False)
             WRITERS[path.suffix](program, segment, path)
@@ -86,7 +89,23 @@ def export(model: Any, path: str | Path, segment_length: int | None = None, batc
         except Exception as error:  # exporters raise whatever an operation makes them stumble over
             raise ConfigError(f"{type(model).__name__} cannot be exported: {first_line(error)}") from error
         logits = segment(tokens, *segment.initial)[0]
-    return describe(path, segment, tokens, logits)
+    describe(files, segment, tokens, logits)
+    return files
+
+
+def refuse_other_files(files: ExportedFiles) -> None:
+    """Raise where a file of this name stands beside the program and no export wrote it, such as weights."""
+    try:
+        described = json.loads(files.description.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        described = None
+    if isinstance(described, dict) and described.get("initial_state") == files.initial_state.name:
+        return
+    for file in files[1:]:
+        if file.exists():
+            raise ConfigError(
+                f"out={str(files.program)!r} would replace {str(file)!r}, which no export wrote; name another"
+            )
 
 
 def write_pt2(program: Any, segment: FlatSegment, path: Path) -> None:
@@ -116,10 +135,9 @@ def write_onnx(program: Any, segment: FlatSegment, path: Path) -> None:
 WRITERS: dict[str, Callable[[Any, FlatSegment, Path], None]] = {".pt2": write_pt2, ".onnx": write_onnx}
 
 
-def describe(path: Path, segment: FlatSegment, tokens: Tensor, logits: Tensor) -> ExportedFiles:
+def describe(files: ExportedFiles, segment: FlatSegment, tokens: Tensor, logits: Tensor) -> None:
     """Write what a caller has to know beside the program."""
     state = dict(zip(segment.names, segment.initial, strict=True))
-    files = ExportedFiles(path, path.with_suffix(".json"), path.with_suffix(".safetensors"))
     contents = {
         "inputs": {"tokens": form_of(tokens), **{name: form_of(tensor) for name, tensor in state.items()}},
         "outputs": {
@@ -130,7 +148,6 @@ def describe(path: Path, segment: FlatSegment, tokens: Tensor, logits: Tensor) -
     }
     files.description.write_text(json.dumps(contents, indent=2) + "\n", encoding="utf-8")
     save_file({name: tensor.contiguous().cpu() for name, tensor in state.items()}, files.initial_state)
-    return files
 
 
 def form_of(tensor: Tensor) -> dict[str, Any]:

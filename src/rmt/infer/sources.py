@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, filterfalse, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from rmt.errors import ConfigError, DataError, shown
 from rmt.textfile import open_text
 
 BLOCK = 1 << 16  # bytes of a file at a time
+MAX_UNBROKEN = 1 << 26  # bytes of a word or a line, which are held until it ends
 GROUP = 256  # single tokens of an iterator at a time
 
 
@@ -171,15 +172,44 @@ def text_pieces(
     of which `offset` bytes came before; everything up to there is given first.
     """
     complete_prefix = getattr(tokenizer, "complete_prefix", up_to_a_space)
-    rest = b""
+    unbroken = Unbroken()
     for block in blocks:
-        rest += block.encode() if isinstance(block, str) else block
-        ready, rest = rest[: (size := complete_prefix(rest))], rest[size:]
-        if ready:
+        unbroken.add(block.encode() if isinstance(block, str) else block)
+        if ready := unbroken.cut(complete_prefix):
             yield from checked(ready, tokenizer, name, offset)
             offset += len(ready)
-    if rest:
-        yield from checked(rest, tokenizer, name, offset)
+        if unbroken.size > MAX_UNBROKEN:
+            raise DataError(
+                f"{name} has no white space or end of a line in {unbroken.size:,} bytes from byte {offset:,} "
+                "on, and its words or lines are encoded whole; break it up"
+            )
+    if unbroken.size:
+        yield from checked(b"".join(unbroken.blocks), tokenizer, name, offset)
+
+
+class Unbroken:
+    """The end of a text so far, in which no token surely ends."""
+
+    def __init__(self) -> None:
+        self.blocks: list[bytes] = []
+        self.size = self.searched = 0  # bytes, of them those that were looked through
+
+    def add(self, block: bytes) -> None:
+        self.blocks.append(block)
+        self.size += len(block)
+
+    def cut(self, complete_prefix: Callable[[bytes], int]) -> bytes:
+        """What can be encoded apart from what follows, which stays here.
+
+        A long line is looked through when it has doubled, so that it takes time in proportion to its length.
+        """
+        if self.searched > BLOCK and self.size < 2 * self.searched:
+            return b""
+        text = b"".join(self.blocks)
+        count = complete_prefix(text)
+        self.blocks = [text[count:]]
+        self.size = self.searched = len(text) - count
+        return text[:count]
 
 
 def checked(text: bytes, tokenizer: Any, name: str, offset: int) -> Iterator[TextPiece]:

@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from rmt.errors import ConfigError, DataError
@@ -110,7 +111,7 @@ class WordTokenizer(TaskTokenizer):
         for number, line in enumerate(text.split("\n")):
             if number and self.lines:
                 ids.append(self.ids[END])
-            for word in line.split():
+            for word in self.words(line):
                 id = self.ids.get(word)
                 if id is None:
                     if replacement is None:
@@ -122,8 +123,17 @@ class WordTokenizer(TaskTokenizer):
 
     def offset(self, text: str) -> int:
         """Where in a text, in bytes, the first word is that is not known."""
-        start = next(word.start() for word in WORD.finditer(text) if word.group() not in self.ids)
-        return len(text[:start].encode("utf-8", "surrogateescape"))
+        for match in WORD.finditer(text):
+            start = match.start()
+            for word in self.words(match.group()):
+                if word not in self.ids:
+                    return len(text[:start].encode("utf-8", "surrogateescape"))
+                start += len(word)
+        raise ValueError("all of its words are known")
+
+    def words(self, line: str) -> list[str]:
+        """The words of a line."""
+        return line.split()
 
     def find(self, symbol: str) -> int | None:
         return self.ids.get(symbol)
@@ -194,10 +204,19 @@ class SymbolTokenizer(WordTokenizer):
         decoded = text.decode("utf-8", "surrogateescape")
         if self.characters:
             return self.tokenize_characters(decoded, len(text))
-        spelled = all(word in self.ids for word in decoded.split())
-        if not spelled and all(character in self.ids for character in decoded):
-            return self.tokenize_characters(decoded, len(text))
         return self.tokenize_words(decoded, len(text))
+
+    @cached_property
+    def are_characters(self) -> bool:
+        """Whether every symbol is a single character."""
+        return all(len(symbol) == 1 for symbol in self.symbols)
+
+    def words(self, line: str) -> list[str]:
+        """As of words; what is no symbol are several without white space, if symbols are characters."""
+        words = super().words(line)
+        if not self.are_characters:
+            return words
+        return [symbol for word in words for symbol in ([word] if word in self.ids else word)]
 
     def tokenize_characters(self, text: str, size: int) -> TokenizedText:
         ids: list[int] = []

@@ -132,13 +132,18 @@ def updates_together(trainers: Sequence[Trainer], stacked: StackedUpdater) -> li
     return updates
 
 
-def require_stackable(config: RunConfig) -> None:
-    """Refuse what makes the updates of seeds differ in kind, or cannot be stacked."""
+def require_one_process() -> None:
+    """Refuse to train several seeds where several processes train."""
     if world_size() > 1:
         raise ConfigError(
             f"seeds are trained together by one process, not by {world_size()}; leave torchrun or srun out, "
             "or train each with --seed"
         )
+
+
+def require_stackable(config: RunConfig) -> None:
+    """Refuse what makes the updates of seeds differ in kind, or cannot be stacked."""
+    require_one_process()
     refused = {
         f"strategy={config.strategy}": config.strategy == "fsdp",
         "rate.schedule=plateau": config.rate.schedule == "plateau",
