@@ -223,7 +223,7 @@ def test_a_kind_of_memory_that_a_wrapped_model_names_runs_only_with_trust(strang
 
 def test_weights_that_are_a_pickle_are_not_loaded(tmp_path, monkeypatch):
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
-    from rmt.documents.pretrained import PretrainedSource, weights_only
+    from rmt.documents.pretrained import PretrainedSource, model_options
 
     config = transformers.BertConfig(
         vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8
@@ -232,4 +232,4 @@ def test_weights_that_are_a_pickle_are_not_loaded(tmp_path, monkeypatch):
     torch.save(transformers.BertModel(config).state_dict(), tmp_path / "pytorch_model.bin")
     source = PretrainedSource("backbone", str(tmp_path))
     with pytest.raises(ConfigError, match=r"safetensors"):
-        source.load(transformers.AutoModel, **weights_only())
+        source.load(transformers.AutoModel, **model_options())

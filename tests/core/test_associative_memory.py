@@ -95,6 +95,17 @@ def test_a_model_of_half_precision_remembers_in_float32():
     assert memory.before(1, random_states().to(torch.bfloat16), carried).dtype == torch.bfloat16
 
 
+def test_memory_in_float32_remembers_what_a_model_of_half_precision_gives_it():
+    memory, states = associative().float(), random_states().to(torch.bfloat16)
+    carried = write(memory, states, memory.initial(2))
+    after = memory.before(1, states, carried)
+    assert {matrix.dtype for matrix in carried["A"]} == {torch.float32}
+    assert after.dtype == torch.bfloat16
+    exact = write(memory, states.float(), memory.initial(2))
+    torch.testing.assert_close(carried["A"][1], exact["A"][1], rtol=0.02, atol=0.02)
+    assert not torch.equal(after, states)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from rmt.cli.main import main
-from rmt.documents import language_training
+from rmt.documents import language, language_training
 from rmt.documents.language import tune_language
 from rmt.documents.language_config import LanguageConfig
 from rmt.documents.language_test import everything, nothing, perplexity_of
@@ -119,6 +119,24 @@ def test_files_of_others_beside_checkpoints_outlive_a_restart_and_the_end_of_a_r
         file.write_text("mine")
     tune_language(config_of(home, compare="plain"), tmp_path, FinetuneWatcher(), restart=True)
     assert [list(file.parent.iterdir()) for file in notes] == [[file] for file in notes]
+
+
+def test_checkpoints_that_a_kill_behind_the_result_has_left_go_at_the_next_command(
+    home, tmp_path, monkeypatch
+):
+    def killed(self):
+        raise Killed
+
+    torch.set_default_dtype(torch.float32)
+    config = config_of(home, compare="plain")
+    with monkeypatch.context() as patch:
+        patch.setattr(language.Checkpoints, "clear", killed)
+        with pytest.raises(Killed):
+            tune_language(config, tmp_path, FinetuneWatcher())
+    folders = {folder.parent for folder in tmp_path.rglob("checkpoints")}
+    assert folders == {tmp_path, tmp_path / "plain"}
+    assert tune_language(config, tmp_path, FinetuneWatcher())[1]
+    assert not list(tmp_path.rglob("checkpoints"))
 
 
 def losses_of(folder):

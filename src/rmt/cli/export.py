@@ -63,7 +63,7 @@ def opened(folder: str) -> tuple[Any, int]:
     quiet_transformers()
     import transformers
 
-    from rmt.documents.pretrained import PretrainedSource, weights_only
+    from rmt.documents.pretrained import PretrainedSource, model_options
     from rmt.hf.model import WithMemory
 
     source = PretrainedSource("model", folder)
@@ -72,7 +72,7 @@ def opened(folder: str) -> tuple[Any, int]:
             f"model={folder!r} is of type {kind.model_type!r}: only decoders with memory, and runs of rmt "
             "train, can be exported; name one of these"
         )
-    model = source.load(transformers.AutoModelForCausalLM, **weights_only())
+    model = source.load(transformers.AutoModelForCausalLM, **model_options())
     if not isinstance(model, WithMemory):
         raise ConfigError(f"model={folder!r} has no memory; save one that rmt.add_memory made")
     return model, model.settings.segment_length

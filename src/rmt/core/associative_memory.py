@@ -61,7 +61,8 @@ class AssociativeMemory(Memory):
     def before(self, layer: int, hidden: Tensor, carried: Carried) -> Tensor:
         """h + g φ(Q h) A."""
         matrix = carried["A"][layer]
-        recalled = features(normalised(hidden) @ self.query[layer]).to(matrix.dtype) @ matrix  # (B, n, D)
+        query = features(project(normalised(hidden), self.query[layer])).to(matrix.dtype)  # (B, n, K)
+        recalled = query @ matrix  # (B, n, D)
         added: Tensor = self.gate[layer] * recalled
         return hidden + added.to(hidden.dtype)
 
@@ -69,8 +70,8 @@ class AssociativeMemory(Memory):
         """A + Σ_w c_w k_w (v_w - k_w A)ᵀ, where c_w = β_w / Σ_u k_w·k_u keeps its eigenvalues in [0, 1]."""
         *_, write = spans.split(hidden)
         value, matrix = normalised(write), carried["A"][layer]
-        key = features(value @ self.key[layer]).to(matrix.dtype)  # (B, W, K)
-        strength = torch.sigmoid(value @ self.strength[layer]).to(matrix.dtype)
+        key = features(project(value, self.key[layer])).to(matrix.dtype)  # (B, W, K)
+        strength = torch.sigmoid(project(value, self.strength[layer])).to(matrix.dtype)
         shared = strength / (key @ key.mT).sum(-1)  # (B, W)
         correction = shared[..., None] * (value.to(matrix.dtype) - key @ matrix)
         matrices = list(carried["A"])
@@ -91,6 +92,11 @@ def require_usable(config: MemoryConfig) -> None:
 def normalised(hidden: Tensor) -> Tensor:
     """Rows of root mean square 1, whatever the scale of a layer."""
     return nn.functional.rms_norm(hidden, hidden.shape[-1:], eps=1e-6)
+
+
+def project(hidden: Tensor, weight: Tensor) -> Tensor:
+    """Rows times a weight, in the weight's format: memory may be in float32 where its model is not."""
+    return hidden.to(weight.dtype) @ weight
 
 
 def features(projected: Tensor) -> Tensor:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from rmt.documents.scores import Span, span_scores
-from rmt.documents.tagging import cut, end_of_text
+from rmt.documents.tagging import cut
 from rmt.documents.task import Document, DocumentTask, Prediction, Row, Scores
 from rmt.errors import DataError, shown
 
 LONGEST_ANSWER = 30  # tokens; as in the scripts of SQuAD
 NO_ANSWER: Span = (0, 0)  # the first token, which is none of the text
 OUT_OF_REACH = 1 << 30  # a position behind the last segment: it is learned nothing from, and never right
+MARGINS = ("tokens_before", "tokens_behind")  # of a row, around its text
 
 
 class Answering(DocumentTask):
@@ -24,6 +25,7 @@ class Answering(DocumentTask):
     metrics: ClassVar[tuple[str, ...]] = ("f1", "exact")
     answers_once: ClassVar[bool] = False
     asks: ClassVar[bool] = True
+    targets: ClassVar[list[str] | None] = ["start_positions", "end_positions", *MARGINS]
     head: ClassVar[str] = "AutoModelForQuestionAnswering"
 
     @classmethod
@@ -54,7 +56,8 @@ class Answering(DocumentTask):
 
     def encode(self, document: Document) -> Row:
         first, last = self.span(document)
-        return {**self.tokens(document), "start_positions": first, "end_positions": last}
+        margins = dict(zip(MARGINS, self.margins(document), strict=True))
+        return {**self.tokens(document), "start_positions": first, "end_positions": last, **margins}
 
     def span(self, document: Document) -> Span:
         """The tokens of the answer; the first token where there is none."""
@@ -81,6 +84,12 @@ class Answering(DocumentTask):
         offsets = encoded["offset_mapping"]
         return {index: tuple(offsets[index]) for index, owner in enumerate(owners) if owner == 1}
 
+    def margins(self, document: Document) -> tuple[int, int]:
+        """How many tokens stand before the text, and how many behind it."""
+        owners = self.pair(document).sequence_ids()
+        text = [index for index, owner in enumerate(owners) if owner == 1]
+        return (text[0], len(owners) - 1 - text[-1]) if text else (len(owners), 0)
+
     def fitted(self, row: Row, limit: int, suffix: int) -> Row:
         fitted = {
             name: cut(values, limit, suffix) if isinstance(values, list) else values
@@ -95,8 +104,7 @@ class Answering(DocumentTask):
         return row["start_positions"], row["end_positions"]
 
     def answers(self, predictions: Any, targets: Any) -> tuple[list[Span], list[Span]]:
-        starts, ends = predictions[:2]
-        answers = [best_span(first, last)[0] for first, last in zip(starts, ends, strict=True)]
+        answers = [(first, last) for first, last in predictions.tolist()]
         return answers, [(int(first), int(last)) for first, last in zip(*targets[:2], strict=True)]
 
     def measured(self, answers: Sequence[Span], truths: Sequence[Span]) -> Scores:
@@ -111,20 +119,32 @@ class Answering(DocumentTask):
 
     def predictions(self, output: Any, inputs: Row, documents: Sequence[Document]) -> list[Prediction]:
         """The answers as text, and the probability of their first and last tokens together."""
-        exists = inputs["attention_mask"].bool()
+        spans = self.spans(output, inputs["attention_mask"].bool(), map(self.margins, documents))
+        answers = []
+        for document, (span, score) in zip(documents, spans, strict=True):
+            places = self.places(document)
+            text = "" if span == NO_ANSWER else document.text[places[span[0]][0] : places[span[1]][1]]
+            answers.append(Prediction(text, math.exp(score)))
+        return answers
+
+    def spans(
+        self, output: Any, exists: Any, margins: Iterable[Sequence[int]]
+    ) -> Iterator[tuple[Span, float]]:
+        """What is in the text of the likeliest span of each row, and the logarithm of its probability."""
         starts, ends = (
             logits.float().masked_fill(~exists, float("-inf")).log_softmax(-1).cpu().numpy()
             for logits in (output.start_logits, output.end_logits)
         )
-        answers = []
-        for row, document in enumerate(documents):
+        counts = exists.sum(1).tolist()
+        for row, (before, behind) in enumerate(margins):
             span, score = best_span(starts[row], ends[row])
-            end = end_of_text(self.pair(document).sequence_ids(), int(exists[row].sum()))
-            places = {index: offsets for index, offsets in self.places(document).items() if index < end}
-            inside = [places[index] for index in range(span[0], span[1] + 1) if index in places]
-            text = document.text[inside[0][0] : inside[-1][1]] if inside else ""
-            answers.append(Prediction(text, math.exp(score)))
-        return answers
+            yield within(span, before, counts[row] - behind), score
+
+
+def within(span: Span, start: int, end: int) -> Span:
+    """What of a span is in a text from token `start` to before `end`; no answer where nothing is."""
+    first, last = max(span[0], start), min(span[1], end - 1)
+    return (first, last) if first <= last else NO_ANSWER
 
 
 def best_span(starts: Any, ends: Any) -> tuple[Span, float]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rmt.hf.segments import TextSegment, plan
+from rmt.hf.segments import TextSegment, padding_id, plan
 
 
 class MeanAnswer(nn.Module):
@@ -47,7 +47,7 @@ class MeanAnswer(nn.Module):
             None if attention_mask is None else attention_mask.bool(),
             self.settings,
             self.model.layout,
-            self.config.pad_token_id or 0,
+            padding_id(self.config),
         )
         answers = torch.stack([self.answers(segment) for segment in cutting.segments])
         counts = torch.stack([segment.alive for segment in cutting.segments]).sum(0)  # (B,)

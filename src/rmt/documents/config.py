@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from rmt.config import above, at_least, option
@@ -10,6 +10,8 @@ from rmt.documents.kinds import KINDS
 from rmt.documents.scores import Average
 from rmt.documents.tuning_config import CACHE, TuningConfig
 from rmt.errors import ConfigError
+
+OF_MEMORY = ("kind", "depth", "layout", "memory_scale", "memory_lr")  # without memory, they change nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +69,7 @@ class FinetuneConfig(TuningConfig):
         self.check_sink(self.cache)
         self.check_scoring()
         self.check_segments()
+        self.check_memory()
         if self.folds == 1 or (self.fold is not None and self.fold >= self.folds):
             raise ConfigError(
                 f"fold={self.fold} of folds={self.folds}: folds are 2 or more, fold is one of them"
@@ -111,10 +114,15 @@ class FinetuneConfig(TuningConfig):
                     f"answer='mean' with {name}={getattr(self, name)}: each segment is answered alone; use "
                     f"--{name} 0"
                 )
-        if self.kind is not None and self.memory == 0:
-            raise ConfigError(f"kind={self.kind!r} has no effect with memory=0; leave it out")
         if self.memory + self.cache == 0 and self.segments > 1 and self.answer == "last":
             raise ConfigError(
                 f"segments={self.segments} with memory=0: nothing would come from one segment to the next; "
                 "use --segments 1, memory, or --answer mean"
             )
+
+    def check_memory(self) -> None:
+        """Raise for a setting of memory where there is none."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in OF_MEMORY and value != field.default and self.memory == 0:
+                raise ConfigError(f"{field.name}={value!r} has no effect with memory=0; leave it out")

@@ -41,10 +41,17 @@ def tune_language(
     if not restart and (folder / "config.yaml").exists():
         refuse_difference(load_settings(folder), to_dict(config), folder)
         if result := load_result(folder):
+            clear(folder, result)  # where the end was cut short
             return result, True
     run = LanguageRun(config, folder, observer)
     with prepared(folder, config, discard_run if restart else None):
         return run.result(), False
+
+
+def clear(folder: Path, result: dict[str, Any]) -> None:
+    """Delete the checkpoints of a finished run, those of its other arms, too."""
+    for part in ("", *(arm for arm in OTHERS if arm in result["metrics"]["test"])):
+        Checkpoints(folder / part).clear()
 
 
 def discard_run(folder: Path) -> None:
@@ -104,8 +111,7 @@ class LanguageRun:
             "environment": environment(self.device),
         }
         write_json(self.folder / "result.json", sealed(result))
-        for arm in self.arms:
-            Checkpoints(arm.folder(self.folder)).clear()
+        clear(self.folder, result)
         return result
 
     def trained(self, arm: Arm) -> TrainedArm:

@@ -9,7 +9,7 @@ import torch
 
 from rmt.core.config import CacheConfig
 from rmt.documents.language_config import LanguageConfig
-from rmt.documents.pretrained import PretrainedSource, weights_only
+from rmt.documents.pretrained import PretrainedSource, model_options
 from rmt.documents.tuned import savable_tokenizer
 from rmt.errors import ConfigError
 from rmt.hf import add_memory
@@ -111,5 +111,5 @@ def load_decoder(config: LanguageConfig) -> PretrainedDecoder:
     if kind not in FAMILIES or FAMILIES[kind].kind != "decoder":
         decoders = ", ".join(name for name, family in FAMILIES.items() if family.kind == "decoder")
         raise ConfigError(f"backbone={config.backbone!r} is of type {kind!r}; --task lm takes: {decoders}")
-    model = source.load(transformers.AutoModelForCausalLM, dtype=torch.float32, **weights_only())
+    model = source.load(transformers.AutoModelForCausalLM, dtype=torch.float32, **model_options())
     return PretrainedDecoder(model, savable_tokenizer(config.tokenizer or config.backbone, model))

@@ -114,6 +114,9 @@ def hub_answers(name: str) -> bool:
     return True
 
 
-def weights_only() -> dict[str, Any]:
-    """The option by which weights are loaded from safetensors: a pickle is a program, so it needs trust."""
-    return {} if trusts() else {"use_safetensors": True}
+def model_options() -> dict[str, Any]:
+    """How models are loaded: their outputs have names, and their weights come from safetensors.
+
+    A pickle is a program, so it needs trust.
+    """
+    return {"return_dict": True, **({} if trusts() else {"use_safetensors": True})}

@@ -47,6 +47,7 @@ class DocumentTask(ABC):
     asks: ClassVar[bool] = False  # documents have a question
     is_certain: ClassVar[bool] = False  # an answer's probability can be compared between texts
     head: ClassVar[str] = "AutoModelForSequenceClassification"
+    targets: ClassVar[list[str] | None] = None  # what a row has besides its tokens; none = as the head says
 
     @classmethod
     @abstractmethod

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import transformers
+from torch import Tensor
+from torch.nn import functional as F
 from transformers import TrainerCallback
 
+from rmt.documents.answering import MARGINS, Answering
 from rmt.documents.classification import WrittenClassification
 from rmt.documents.job import FinetuneJob
 from rmt.documents.resuming import ResumableTrainer, require_learning
+from rmt.documents.task import DocumentTask
 from rmt.stopping import REQUEST
 from rmt.train.processes import is_first
 from rmt.train.warmup import warmup_steps
@@ -34,6 +38,25 @@ class DocumentTrainer(DocumentTraining, transformers.Trainer):
     """Trains a model with a head."""
 
 
+class AnsweringTrainer(DocumentTraining, transformers.Trainer):
+    """Trains a model that answers by a span of the text."""
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, *rest: Any, **more: Any
+    ) -> Any:
+        """The loss of a batch, and the spans (B, 2) that answer it, as `rmt predict` would tell them."""
+        texts = {name: values for name, values in inputs.items() if name not in self.label_names}
+        output = model(**texts)
+        first = position_loss(output.start_logits, inputs["start_positions"])
+        last = position_loss(output.end_logits, inputs["end_positions"])
+        loss = (first + last) / 2
+        if not return_outputs:
+            return loss
+        task, margins = cast(Answering, self.job.task), torch.stack([inputs[name] for name in MARGINS], dim=1)
+        spans = task.spans(output, inputs["attention_mask"].bool(), margins.tolist())
+        return loss, {"spans": torch.tensor([span for span, _ in spans], device=loss.device)}
+
+
 class WritingTrainer(DocumentTraining, transformers.Seq2SeqTrainer):
     """Trains a model that writes its answer."""
 
@@ -43,7 +66,7 @@ def build_trainer(job: FinetuneJob) -> Any:
     config, model, task = job.config, job.tuned.model, job.task
     optimizer = torch.optim.AdamW(groups(model, config), lr=config.lr)
     job.observer.begin(job.steps)
-    trainer = (WritingTrainer if isinstance(task, WrittenClassification) else DocumentTrainer)(
+    trainer = trainer_class(task)(
         model=model,
         args=arguments(job),
         train_dataset=DocumentDataset(job.rows["train"]),
@@ -61,6 +84,13 @@ def build_trainer(job: FinetuneJob) -> Any:
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.model_accepts_loss_kwargs = False  # else losses of documents are summed over the parts of a batch
     return trainer
+
+
+def trainer_class(task: DocumentTask) -> Any:
+    """The Trainer of a kind of task."""
+    if isinstance(task, WrittenClassification):
+        return WritingTrainer
+    return AnsweringTrainer if isinstance(task, Answering) else DocumentTrainer
 
 
 def arguments(job: FinetuneJob) -> Any:
@@ -84,6 +114,7 @@ def arguments(job: FinetuneJob) -> Any:
         "bf16": config.precision == "bf16-mixed",
         "use_cpu": device.type == "cpu",
         "seed": config.seed,
+        "label_names": task.targets,
         "report_to": [],
         "disable_tqdm": True,
         "log_level": "error",
@@ -94,6 +125,13 @@ def arguments(job: FinetuneJob) -> Any:
     return transformers.Seq2SeqTrainingArguments(
         predict_with_generate=True, generation_max_length=task.longest_label + 1, **settings
     )
+
+
+def position_loss(logits: Tensor, positions: Tensor) -> Tensor:
+    """The mean cross-entropy of positions (B,) in logits (B, T); zero where all are out of reach."""
+    beyond = logits.shape[1]
+    losses = F.cross_entropy(logits, positions.clamp(max=beyond), ignore_index=beyond, reduction="sum")
+    return losses / (positions < beyond).sum().clamp(min=1)
 
 
 class DocumentDataset(torch.utils.data.Dataset):

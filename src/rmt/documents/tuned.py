@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ import torch
 from rmt.documents.averaged import MeanAnswer
 from rmt.documents.kinds import TaskSettings, kind_for
 from rmt.documents.lora import merged, with_lora
-from rmt.documents.pretrained import PretrainedSource, weights_only
+from rmt.documents.pretrained import PretrainedSource, model_options
 from rmt.documents.task import Document, DocumentTask, Prediction, Row
 from rmt.errors import CheckpointError, ConfigError
 from rmt.hf import add_memory
@@ -25,6 +26,7 @@ from rmt.yamlfile import load_yaml
 log = logging.getLogger(__name__)
 
 CLASSIFIER = "AutoModelForSequenceClassification"
+TOKEN_IDS = ("bos_token_id", "eos_token_id", "decoder_start_token_id")
 UNKNOWN_WORD = "zqxjkvzqxjkv"  # in no vocabulary
 
 
@@ -88,8 +90,10 @@ def load_tuned(folder: str | Path, settings: TaskSettings, dtype: torch.dtype = 
     config = source.config()
     kind = kind_for(settings.name, config.is_encoder_decoder)
     labels = [config.id2label[number] for number in sorted(config.id2label)]
-    model = source.load(auto_class(kind), dtype=dtype, **weights_only()).eval()
+    model = source.load(auto_class(kind), dtype=dtype, **model_options()).eval()
     tokenizer = tokenizer_of(source._replace(field="tokenizer"), model)
+    if config.is_encoder_decoder:
+        write_greedily(model)
     return TunedModel(
         answering(model, settings.answer), kind(labels=labels, scoring=settings.scoring, tokenizer=tokenizer)
     )
@@ -107,9 +111,13 @@ def make_tuned(
             f"choose from: {', '.join(FAMILIES)}"
         )
     kind = kind_for(settings.name, config.is_encoder_decoder)
+    if config.is_encoder_decoder and settings.answer == "mean":
+        raise ConfigError("answer='mean' needs a head, and encoder-decoders write; name another --backbone")
     task = kind(labels=settings.labels, scoring=settings.scoring, tokenizer=None)
     model, drawn = with_new_head(source, auto_class(kind), task.options())
-    tokenizer = savable_tokenizer(tokenizer_name or backbone, model)
+    tokenizer = tokenizer_for(kind, tokenizer_name or backbone, model)
+    if config.is_encoder_decoder:
+        write_greedily(model)
     if not kind.answers_once:
         memory["overlong"] = "error"  # rows are cut before, as their labels are
     wrapped = add_memory(model, special_tokens=special_tokens(tokenizer), **memory)
@@ -120,12 +128,20 @@ def make_tuned(
     )
 
 
+def write_greedily(model: Any) -> None:
+    """Let a model write the likeliest token each time: how its checkpoint wrote texts is not for labels."""
+    from transformers import GenerationConfig
+
+    ids = {name: getattr(model.generation_config, name) for name in TOKEN_IDS}
+    model.generation_config = GenerationConfig(**ids, pad_token_id=model.config.pad_token_id)
+
+
 def with_new_head(source: PretrainedSource, auto: Any, options: dict[str, Any]) -> tuple[Any, set[str]]:
     """A backbone with a head for these labels, and the names of the weights that it did not have.
 
     A head that it has for another number of labels is not taken.
     """
-    options = {**options, **weights_only(), "dtype": torch.float32, "ignore_mismatched_sizes": True}
+    options = {**options, **model_options(), "dtype": torch.float32, "ignore_mismatched_sizes": True}
     model, report = source.load(auto, output_loading_info=True, **options)
     inside = set(map(id, model.base_model.parameters()))
     head = {name for name, weight in model.named_parameters() if id(weight) not in inside}
@@ -162,6 +178,17 @@ def auto_class(kind: type[DocumentTask]) -> Any:
     return getattr(transformers, kind.head)
 
 
+def tokenizer_for(kind: type[DocumentTask], name: str, model: Any) -> Any:
+    """The tokenizer of a backbone, which says where its tokens are in a text if the kind of task asks."""
+    tokenizer = savable_tokenizer(name, model)
+    if not kind.answers_once and not tokenizer.is_fast:
+        raise ConfigError(
+            f"tokenizer={name!r} is written in Python and does not say where its tokens are in a text, which "
+            f"task={kind.name!r} needs; name another with --tokenizer"
+        )
+    return tokenizer
+
+
 def savable_tokenizer(name: str, model: Any) -> Any:
     """The tokenizer of a backbone for a run, which saves it: what cannot be saved is refused before."""
     source = PretrainedSource("tokenizer", name, "name another with --tokenizer")
@@ -189,9 +216,23 @@ def tokenizer_of(source: PretrainedSource, model: Any) -> Any:
 
 def special_tokens(tokenizer: Any) -> tuple[int, int]:
     """How many special tokens the tokenizer puts before and behind a text."""
-    bare = tokenizer("a", add_special_tokens=False).input_ids
-    whole = tokenizer("a").input_ids
+    text = usual_text(tokenizer)
+    bare, whole = tokenizer(text, add_special_tokens=False).input_ids, tokenizer(text).input_ids
     for start in range(len(whole) - len(bare) + 1):
         if whole[start : start + len(bare)] == bare:
             return start, len(whole) - start - len(bare)
     raise ConfigError("the tokenizer changes a text when it adds special tokens: where they stand is unknown")
+
+
+def usual_text(tokenizer: Any) -> str:
+    """A text that becomes tokens of which none is special: a letter, or what is in the vocabulary."""
+    special = {*tokenizer.all_special_ids}
+    vocabulary = (tokenizer.decode([number]) for number in sorted(tokenizer.get_vocab().values()))
+    for text in chain(["a"], vocabulary):
+        ids = tokenizer(text, add_special_tokens=False).input_ids
+        if ids and special.isdisjoint(ids):
+            return text
+    raise ConfigError(
+        f"tokenizer={tokenizer.name_or_path!r} makes no text into tokens that are not special; name another "
+        "with --tokenizer"
+    )

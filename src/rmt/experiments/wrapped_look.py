@@ -11,7 +11,7 @@ import torch
 from rmt.analysis.capture import capture
 from rmt.analysis.examples import Example
 from rmt.analysis.explorer import clearest, explore
-from rmt.documents.pretrained import PretrainedSource, weights_only
+from rmt.documents.pretrained import PretrainedSource, model_options
 from rmt.errors import ConfigError, shown
 from rmt.location import require_trust
 from rmt.seal import load_record
@@ -78,7 +78,7 @@ def load_wrapped(folder: Path) -> tuple[Any, Any]:
         )
     require_trust(kind, "kind", folder)
     source = PretrainedSource("folder", str(folder), remedy)
-    model = source.load(getattr(models, name), **weights_only())
+    model = source.load(getattr(models, name), **model_options())
     return model.eval(), source.tokenizer()
 
 

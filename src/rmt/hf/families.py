@@ -136,6 +136,11 @@ def family_of(model: Any) -> Family:
             f"{name} with alibi=True cannot have memory: its scores count tokens from the mask; load a model "
             "with rotary positions"
         )
+    if getattr(config, "add_cross_attention", False):
+        raise ConfigError(
+            f"{name} with add_cross_attention=True cannot have memory: segments in a cache would go on "
+            "without what it attends to; load the weights with add_cross_attention=False"
+        )
     others = other_layers(config)
     if family.kind == "decoder" and others:
         raise ConfigError(

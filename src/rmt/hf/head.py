@@ -49,7 +49,7 @@ class Head:
             lambda *_, **__: known, type(self.model).plain.forward, {"input_ids": ids}
         )
         logits: Tensor = output.logits
-        return logits.view(*hidden.shape[:-1], -1)
+        return logits.view(*hidden.shape[:-1], logits.shape[-1])
 
     def losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Cross-entropy of each position, (B, L, D) and (B, L) -> (B, L)."""

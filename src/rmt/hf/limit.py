@@ -11,6 +11,7 @@ from typing import Any
 from rmt.jsonfile import parse_json
 
 UNLIMITED = int(1e30)  # transformers' own word for a tokenizer without a limit
+HUB_SETTINGS = ("commit_message", "create_pr", "private", "token")  # as models and tokenizers call them
 FILE, FIELD = "tokenizer_config.json", "model_max_length"
 
 
@@ -19,6 +20,23 @@ def unlimited(tokenizer: Any) -> Any:
     lifted = copy.deepcopy(tokenizer)
     lifted.model_max_length = UNLIMITED
     return lifted
+
+
+def save_unlimited(tokenizer: Any, folder: Path) -> None:
+    """Save a tokenizer, if there is one, in a model's folder; the one that is there has no limit any more."""
+    if tokenizer is not None:
+        unlimited(tokenizer).save_pretrained(folder)
+    lift_saved_limit(folder)
+
+
+def upload_unlimited(tokenizer: Any, saving: dict[str, Any]) -> None:
+    """Upload a tokenizer to where a model was uploaded by these arguments of its `save_pretrained`.
+
+    The model's own upload leaves out what was in its folder before.
+    """
+    settings = {name: saving[name] for name in HUB_SETTINGS if name in saving}
+    name = saving.get("repo_id", Path(saving["save_directory"]).name)
+    unlimited(tokenizer).push_to_hub(name, **settings)
 
 
 def lift_saved_limit(folder: Path) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from rmt.core.inputs import whole_number
 from rmt.core.memory import Memory
 from rmt.core.state import State
 from rmt.core.token_memory import EARLIER
@@ -27,8 +28,8 @@ from rmt.hf.families import (
     layer_width,
     segment_backbone,
 )
-from rmt.hf.inputs import TextForm, checked_inputs
-from rmt.hf.limit import lift_saved_limit, unlimited, warn_of_saved_limit
+from rmt.hf.inputs import TextForm, checked_inputs, named_arguments
+from rmt.hf.limit import save_unlimited, upload_unlimited, warn_of_saved_limit
 from rmt.hf.memory_module import embedding_width, memory_module
 from rmt.hf.segmentwise import SegmentwiseCall
 from rmt.hf.settings import MemorySettings, layout_of, settings_of
@@ -100,10 +101,14 @@ class WithMemory(PretrainedClass):
         self, save_directory: str | PathLike[str], *args: Any, tokenizer: Any = None, **kwargs: Any
     ) -> None:
         """As the class's own; a tokenizer saved with the model, or there before it, has no limit any more."""
-        super().save_pretrained(save_directory, *args, **kwargs)
-        if tokenizer is not None:
-            unlimited(tokenizer).save_pretrained(save_directory)
-        lift_saved_limit(Path(save_directory))
+        plain: Any = self.plain
+        arguments = named_arguments(plain.save_pretrained, (save_directory, *args), kwargs)
+        writes = arguments.get("is_main_process", True)
+        if writes:
+            save_unlimited(tokenizer, Path(save_directory))
+        super().save_pretrained(**arguments)
+        if writes and tokenizer is not None and arguments.get("push_to_hub"):
+            upload_unlimited(tokenizer, arguments)
 
     def add_memory_module(self) -> None:
         """Build the memory that the settings ask for, its tokens at the size of token embeddings."""
@@ -137,7 +142,7 @@ class WithMemory(PretrainedClass):
     def initial_state(self, batch: int) -> State:
         """The state before the first segment of `batch` texts."""
         like = next(self.memory.parameters())
-        cached = torch.zeros(batch, dtype=torch.long, device=like.device)
+        cached = torch.zeros(whole_number("batch", batch, zero=True), dtype=torch.long, device=like.device)
         rows, width = self.settings.cache_config.rows, layer_width(self.config, embedding_width(self.memory))
         empty = like.new_zeros(()).expand(batch, rows, width)
         return State(self.memory.initial(batch), (empty,) * self.memory.layers if rows else (), cached)
@@ -149,14 +154,15 @@ class WithMemory(PretrainedClass):
     def call_with_memory(self, forward: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """The class's own `forward`, on texts of any length."""
         state, return_state = arguments.pop("state", None), arguments.pop("return_state", None)
-        as_tuple = arguments.pop("return_dict", None) is False
+        as_object = arguments.pop("return_dict", None)
+        as_object = self.config.return_dict if as_object is None else as_object
         self.warn_if_frozen()
         if arguments.get("encoder_outputs") is None:
             arguments = checked_inputs(arguments, self.text_form(arguments))
         output, state = self.output_and_state(forward, arguments, state)
         if return_state:
             output["state"] = self.state_after(arguments, state)
-        return output.to_tuple() if as_tuple else output
+        return output if as_object else output.to_tuple()
 
     def output_and_state(
         self, forward: Callable[..., Any], arguments: dict[str, Any], state: State | None
@@ -165,9 +171,13 @@ class WithMemory(PretrainedClass):
         call = self.backbone_call(arguments, state)
         if self.segment_backbone() is self:
             return call(**arguments), call.state
-        if head_of(type(self)) in POOLED:
-            arguments = to_the_left(arguments)
-        return self.run_head(call, forward, arguments), call.state
+        if head_of(type(self)) not in POOLED:
+            return self.run_head(call, forward, arguments), call.state
+        order = order_to_the_left(arguments.get("attention_mask"))
+        output = self.run_head(call, forward, to_the_left(arguments, order))
+        if order is not None and output.get("hidden_states") is not None:
+            output.hidden_states = tuple(moved_back(layer, order) for layer in output.hidden_states)
+        return output, call.state
 
     def backbone_call(self, arguments: dict[str, Any], state: State | None) -> SegmentwiseCall:
         """The call that stands in for the backbone's `forward`: segment after segment from this state."""
@@ -216,12 +226,20 @@ class EncoderMemory(WithMemory):
     """Encoders: everything in a segment sees its memory, and memory sees everything."""
 
 
-def to_the_left(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The inputs with padding on the right: heads that pool look at the first place, or at the last token."""
-    mask = arguments.get("attention_mask")
+def order_to_the_left(mask: Any) -> Tensor | None:
+    """The order (B, T), with choices (B, C, T), that brings what exists to the left; None without a mask.
+
+    Heads that pool look at the first place, or at the last token.
+    """
     if not isinstance(mask, Tensor) or mask.dim() not in (2, 3):
+        return None
+    return (mask == 0).to(torch.uint8).argsort(dim=-1, stable=True)
+
+
+def to_the_left(arguments: dict[str, Any], order: Tensor | None) -> dict[str, Any]:
+    """The arguments of a call with its inputs in this order, padding on the right."""
+    if order is None:
         return arguments
-    order = (mask == 0).to(torch.uint8).argsort(dim=-1, stable=True)
     moved = {
         name: arguments[name].take_along_dim(order, dim=-1)
         for name in ("input_ids", "token_type_ids", "attention_mask")
@@ -230,6 +248,11 @@ def to_the_left(arguments: dict[str, Any]) -> dict[str, Any]:
     if arguments.get("inputs_embeds") is not None:
         moved["inputs_embeds"] = arguments["inputs_embeds"].take_along_dim(order[..., None], dim=-2)
     return {**arguments, **moved}
+
+
+def moved_back(hidden: Tensor, order: Tensor) -> Tensor:
+    """States (B, T, D), or (B·C, T, D), of inputs in this order, each where its token was given."""
+    return hidden.take_along_dim(order.flatten(0, -2).argsort(dim=-1)[..., None], dim=1)
 
 
 def signature_of(forward: Callable[..., Any]) -> inspect.Signature:

@@ -26,7 +26,7 @@ from rmt.hf.copies import with_attention, with_weights
 from rmt.hf.families import limit_of
 from rmt.hf.graphs import GraphLauncher, HostWaits, Launcher, Recording, RecordingSlot, Replayed, SideBySide
 from rmt.hf.masks import sliding_window_of
-from rmt.hf.segments import TextSegment, lengthened
+from rmt.hf.segments import TextSegment, lengthened, padding_id
 from rmt.hf.unmasked import unmasked_implementation
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class SegmentRecorder:
         options = {"return_dict": True, **({"use_cache": False} if model.family.kind == "decoder" else {})}
         self.cells = {whole: Cell(recordable_copy(model, leaves, whole), options) for whole in (True, False)}
         self.lengths = Lengths.of(model)
-        self.padding = getattr(model.config, "pad_token_id", None) or 0
+        self.padding = padding_id(model.config)
         self.slots: list[RecordingSlot] = []
         self.seen: set[Hashable] = set()  # forms of earlier calls
         self.current: set[Hashable] = set()  # and of this one

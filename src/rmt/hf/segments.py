@@ -11,7 +11,7 @@ learn which tokens exist, and not at all where all of them do.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -173,7 +173,7 @@ def arrange(
     """
     prefix, suffix = settings.prefix, settings.suffix
     head = prefix + separator
-    size = head + int(ranges.length.max()) + suffix
+    size = max(1, head + int(ranges.length.max()) + suffix)  # a place of padding where all rows are empty
     column = torch.arange(size, device=tokens.device).expand(len(tokens), -1)
     length, start, end = ranges.length[:, None], ranges.start[:, None], tokens[:, None] - suffix
     source = torch.where(
@@ -207,6 +207,11 @@ def blank(inputs: dict[str, Tensor], exists: Tensor, padding: int) -> dict[str, 
     if "input_ids" not in inputs:
         return inputs
     return {**inputs, "input_ids": inputs["input_ids"].masked_fill(~exists, padding)}
+
+
+def padding_id(config: Any) -> int:
+    """The token that stands where nothing exists: a model's padding, or the first one where it has none."""
+    return max(getattr(config, "pad_token_id", None) or 0, 0)
 
 
 def lengthened(segment: TextSegment, length: int, padding: int) -> TextSegment:

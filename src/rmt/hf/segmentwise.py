@@ -17,7 +17,7 @@ from rmt.hf.cell import Cell, CellOutput
 from rmt.hf.families import POOLED, depends_on_last_only, head_of
 from rmt.hf.inputs import named_arguments, refuse_in_segments, require_same_form, require_tokens
 from rmt.hf.recorder import recorder_of
-from rmt.hf.segments import SegmentPlan, TextSegment, gather, plan
+from rmt.hf.segments import SegmentPlan, TextSegment, gather, padding_id, plan
 from rmt.hf.stepping import PendingRows, SegmentCache
 
 PER_TOKEN = ("input_ids", "inputs_embeds", "token_type_ids")
@@ -73,13 +73,7 @@ class SegmentwiseCall:
         exists = None if mask is None else mask.bool().cpu()
         if exists is not None and self.state is None:
             require_tokens(exists)
-        cutting = plan(
-            tokens,
-            exists,
-            model.settings,
-            model.layout,
-            getattr(model.config, "pad_token_id", None) or 0,
-        )
+        cutting = plan(tokens, exists, model.settings, model.layout, padding_id(model.config))
         handled = (*PER_TOKEN, *COUNTED_ANEW, "attention_mask")
         options = {name: value for name, value in arguments.items() if name not in handled}
         if model.family.kind == "decoder":

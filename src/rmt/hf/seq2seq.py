@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rmt.core.state import State
+from rmt.errors import ConfigError
 from rmt.hf.generation import checked_generation, checked_without_prompt, generation_arguments
 from rmt.hf.inputs import checked_inputs
 from rmt.hf.model import PretrainedClass, WithMemory
@@ -23,6 +24,8 @@ class Seq2SeqMemory(WithMemory):
     ) -> tuple[Any, State | None]:
         if arguments.get("encoder_outputs") is None:
             arguments, state = self.with_encoded_text(arguments, state)
+        else:
+            refuse_beside_encoded(state)
         return forward(self, **arguments, return_dict=True), state
 
     def with_encoded_text(
@@ -55,6 +58,7 @@ class Seq2SeqGeneration(PretrainedClass):
         checked_without_prompt(arguments, config)
         state = arguments.pop("state", None)
         if arguments.get("encoder_outputs") is not None:
+            refuse_beside_encoded(state)
             return super().generate(**arguments)
         if inputs is not None:
             arguments["input_ids"] = arguments.pop("inputs")
@@ -63,3 +67,11 @@ class Seq2SeqGeneration(PretrainedClass):
         if "input_ids" in encoded:  # penalties look at the whole text
             encoded["input_ids"] = arguments["input_ids"]
         return super().generate(**encoded)
+
+
+def refuse_beside_encoded(state: State | None) -> None:
+    """Raise for a state that a text would go on from which was encoded before."""
+    if state is not None:
+        raise ConfigError(
+            "state= has no effect beside encoder_outputs=, which are there already; leave it out"
+        )

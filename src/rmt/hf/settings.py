@@ -61,6 +61,15 @@ class MemorySettings:
         return CacheConfig(size=self.cache, sink=self.sink)
 
 
+def require_effects(settings: MemorySettings) -> None:
+    """Refuse settings of memory tokens where there are none."""
+    if settings.memory or settings.kind != "tokens":
+        return
+    for name, value, off in (("bptt", settings.bptt, "full"), ("scale", settings.scale, "free")):
+        if value != off:
+            raise ConfigError(f"{name}={value!r} has no effect with memory=0; leave it out")
+
+
 def usual_sink(cache: int, sink: int | None) -> int:
     """How many first tokens a cache keeps besides: as many as are asked for, else a few."""
     if sink is None:

@@ -26,6 +26,11 @@ def reason_not_steppable(model: Any) -> str | None:
             f"attn_implementation={attention!r} cannot decode with memory; "
             "call model.set_attn_implementation('sdpa')"
         )
+    if model.training and model.is_gradient_checkpointing:
+        return (
+            "gradient checkpointing in training mode keeps no keys and values: nothing can be encoded token "
+            "by token; call model.eval(), or set use_cache=False"
+        )
     return None
 
 

@@ -106,6 +106,7 @@ class SegmentCache(Cache):
 
     def begin(self, batch: int) -> None:
         """Start from the state that was given, or from the initial one, with rows that wait for it."""
+        require_steppable(self.model)
         if self.begun and batch != len(self.length):
             raise ConfigError(
                 f"{batch} rows do not fit a cache of {len(self.length)}; give the same rows as before"
@@ -181,6 +182,7 @@ class SegmentCache(Cache):
     def close(self) -> State:
         """The state after everything that was encoded; the cache cannot be used any more."""
         if self.has_begun() and self.seen:
+            require_steppable(self.model)
             self.write(self.length > 0)
         return self.state
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rmt.core.inputs import require_ids, require_lengths
 from rmt.core.model import Output
 from rmt.core.state import State
 from rmt.errors import ConfigError
@@ -33,6 +34,9 @@ class SegmentView(nn.Module):
 
     def forward(self, tokens: Tensor, state: State, lengths: Tensor | None = None) -> Output:
         """Encode one segment (B, L); `lengths` (B,) makes the batch ragged, a row of none keeps its state."""
+        require_ids(tokens)
+        if lengths is not None:
+            require_lengths(lengths, tokens)
         longest = self.model.settings.segment_length
         if tokens.shape[1] > longest:
             raise ConfigError(
@@ -41,7 +45,12 @@ class SegmentView(nn.Module):
         column = torch.arange(tokens.shape[1], device=tokens.device)
         exists = None if lengths is None else (column < lengths[:, None]).long()
         output = self.model(
-            input_ids=tokens, attention_mask=exists, state=state, return_state=True, use_cache=False
+            input_ids=tokens,
+            attention_mask=exists,
+            state=state,
+            return_state=True,
+            use_cache=False,
+            return_dict=True,
         )
         return Output(output.logits, output.state)
 

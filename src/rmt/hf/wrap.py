@@ -37,6 +37,7 @@ from rmt.hf.settings import (
     Overlong,
     Scale,
     layout_of,
+    require_effects,
     require_fitting,
     usual_sink,
 )
@@ -110,6 +111,7 @@ def add_memory(
         prefix=family.prefix,
         suffix=family.suffix,
     )
+    require_effects(settings)
     positions = required_positions(model, family, settings)
     if segment_length is None:
         longest = longest_segment(model.config, family, positions)

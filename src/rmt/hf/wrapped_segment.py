@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rmt.core.inputs import require_ids, require_lengths, require_state
 from rmt.core.state import State
 from rmt.errors import ConfigError
 from rmt.hf.stepping import SegmentCache
@@ -19,6 +20,7 @@ class WrappedSegment:
     """A segment of each row, encoded piece by piece as a native model's: `step(tokens)` …, then `close()`."""
 
     def __init__(self, model: Any, state: State):
+        require_state(state)
         self.model, self.cache = model, SegmentCache(model, state)
         self.cache.begin(len(state.cached))
 
@@ -29,8 +31,12 @@ class WrappedSegment:
 
     def encode(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Encode the next tokens (B, n), of which rows may have their first `lengths` (B,): (B, n, D)."""
+        require_ids(tokens)
+        self.cache.begin(len(tokens))
         if lengths is None:
             lengths = torch.full_like(self.cache.length, tokens.shape[1])
+        else:
+            require_lengths(lengths, tokens)
         longest, most = int((self.cache.length + lengths).max()), self.model.settings.segment_length
         if longest > most:
             raise ConfigError(
