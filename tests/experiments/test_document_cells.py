@@ -11,6 +11,7 @@ from rmt.experiments.cell_records import load_cells
 from rmt.experiments.cells import record_of, write_cell
 from rmt.experiments.claims import verdicts
 from rmt.experiments.comparison import rows_of
+from rmt.experiments.estimate import estimate
 from rmt.experiments.figures import figures
 from rmt.experiments.labels import carried
 from rmt.experiments.suites import Order, plan
@@ -81,3 +82,11 @@ def test_a_report_says_what_it_was_measured_on_and_draws_the_mean_apart(trained,
     assert "Measured on 65 articles that no model learned from." in text
     drawn = figures("table-3", [*rows.values()])
     assert "bert, mean of answers" in drawn
+
+
+def test_a_plan_says_how_many_updates_the_runs_of_a_cell_make_at_most(trained):
+    (first, *_), _ = trained
+    planned = first.over({"epochs": 10.0}).replaced(rates=(1e-5, 5e-5, 1e-4), seeds=5)
+    updates, seconds, missing = estimate(planned, "cuda")
+    assert (updates, seconds) == (10 * 33 * (3 + 4), None)  # of 516 articles, 16 at a time
+    assert missing == "at most, and its time depends on the pretrained model"

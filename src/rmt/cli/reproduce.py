@@ -154,10 +154,10 @@ def remaining(cell: PlannedCell, folder: Path, records: dict[str, dict[str, Any]
 
 def require_documents(cells: list[PlannedCell]) -> None:
     """Raise where the articles of cells of rmt finetune are not here."""
-    from rmt.experiments.suites_documents import require_articles
+    from rmt.experiments.suites_documents import articles
 
     for folder in {cell.settings["path"] for cell in cells if cell.command == "finetune"}:
-        require_articles(folder)
+        articles(folder)
 
 
 def require_device(options: ReproduceOptions) -> None:

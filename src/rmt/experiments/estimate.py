@@ -10,7 +10,7 @@ from rmt.errors import RMTError
 from rmt.experiments.cells import PlannedCell
 from rmt.experiments.outcome import is_stackable
 from rmt.experiments.recipe import resolve
-from rmt.experiments.suites_documents import require_articles
+from rmt.experiments.suites_documents import most_updates
 from rmt.train.config import CurriculumConfig, RunConfig, build_task
 
 
@@ -47,8 +47,7 @@ def estimate(cell: PlannedCell, device: str) -> Estimate:
     """What a cell asks for on a device."""
     try:
         if cell.command != "train":
-            require_articles(cell.settings["path"])
-            return Estimate(0, None, "its time depends on the pretrained model")
+            return Estimate(most_updates(cell), None, "at most, and its time depends on the pretrained model")
         config = resolve(cell.settings)
         seconds = update_seconds(config, SPEEDS[device])
     except RMTError as error:

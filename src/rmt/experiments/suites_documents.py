@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from rmt.config import from_dict
 from rmt.errors import DataError
 from rmt.experiments.cells import PlannedCell
 from rmt.experiments.settings import Settings
+
+if TYPE_CHECKING:
+    from rmt.documents.corpus import DocumentCorpus
 
 RATES = (1e-5, 5e-5, 1e-4)  # the paper's own
 MEMORY = 10
@@ -14,14 +20,24 @@ IN_SEGMENTS: Mapping[str, tuple[int, ...]] = {"gpu": (4,), "paper": (2, 3, 4)}  
 SEEDS = 5
 
 
-def require_articles(folder: str) -> None:
-    """Raise where a folder has no articles, in the words of rmt reproduce."""
+def articles(folder: str) -> DocumentCorpus:
+    """The articles in a folder; an error is in the words of rmt reproduce."""
     from rmt.documents.hyperpartisan import load_hyperpartisan
 
     try:
-        load_hyperpartisan(folder)
+        return load_hyperpartisan(folder)
     except DataError as error:
         raise DataError(str(error).replace("path=", "data=", 1)) from None
+
+
+def most_updates(cell: PlannedCell) -> int:
+    """How many updates all runs of a cell make, where none stops before its last epoch."""
+    from rmt.documents.config import FinetuneConfig
+
+    config = from_dict(FinetuneConfig, cell.settings)
+    batches = math.ceil(len(articles(cell.settings["path"]).splits["train"]) / config.batch)
+    runs = len(cell.rates) + cell.seeds - cell.reuses_trial
+    return round(config.epochs * batches) * runs
 
 
 def table_3(scale: str, data: str, backbones: Sequence[str]) -> Iterator[PlannedCell]:
