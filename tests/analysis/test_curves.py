@@ -32,6 +32,14 @@ def test_runs_of_different_lengths_are_thinned_at_the_same_steps():
     assert set(curve.counts[len(curve.counts) // 2 + 1 :]) == {1}
 
 
+def test_a_run_that_stops_within_a_part_is_averaged_with_the_others_there():
+    long, short = [(step, 1.0) for step in range(1, 3001)], [(step, 3.0) for step in range(1, 2003)]
+    (curve,) = chart("loss", {"rmt": [long, short]}).curves
+    points = list(zip(curve.steps, curve.mean, curve.counts, strict=True))
+    assert {(mean, count) for step, mean, count in points if step <= 2004} == {(2.0, 2)}
+    assert {(mean, count) for step, mean, count in points if step > 2004} == {(1.0, 1)}
+
+
 def test_a_picture_has_one_colour_for_a_curve_and_a_legend_that_fits(monkeypatch):
     pytest.importorskip("matplotlib")
     kept = []

@@ -9,12 +9,12 @@ from torch import Tensor
 from rmt.analysis.capture import HeadIndex, SegmentAttention, columns, rows
 from rmt.analysis.operations import (
     OPERATIONS,
-    all_lines,
     best,
     composition,
     compression,
     diagonal,
     findings,
+    lines,
     normalised,
     operations,
     scores,
@@ -83,10 +83,21 @@ def test_even_attention_has_no_order_and_no_direction():
 
 
 def test_lines_of_a_square_are_its_diagonals():
-    lines = all_lines(3, 3)
-    assert [int(line.sum()) for line in lines] == [1, 2, 3, 2, 1]
-    assert torch.equal(lines[2], torch.eye(3, dtype=lines.dtype))
-    assert torch.equal(lines[3], torch.diag(torch.ones(2, dtype=lines.dtype), 1))
+    assert [line.tolist() for line in lines(3, 3)] == [[6], [3, 7], [0, 4, 8], [1, 5], [2]]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 5), (5, 1), (3, 8), (8, 3), (6, 6)])
+def test_the_best_line_is_that_of_a_search_through_all_of_them(rows, columns):
+    share = normalised(torch.rand(2, rows, columns, generator=torch.Generator().manual_seed(0)))
+    fine, best_sums = max(rows, columns), []
+    for block in share:
+        sums = []
+        for offset in range(1 - fine, fine):
+            places = [(place, place + offset) for place in range(fine) if 0 <= place + offset < fine]
+            cells = {(i * rows // fine, j * columns // fine) for i, j in places}
+            sums.append(sum(float(block[cell]) for cell in cells))
+        best_sums.append(max(sums) / rows)
+    assert diagonal(share).tolist() == pytest.approx(best_sums)
 
 
 def test_a_permutation_of_slots_has_no_order_but_its_composition_has():

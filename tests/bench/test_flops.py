@@ -52,6 +52,11 @@ def test_with_rotary_positions_every_product_is_in_the_formula(name, backward):
     assert forward(config, TOKENS, BATCH).whole * (3 if backward else 1) == found
 
 
+def test_of_another_kind_of_memory_than_tokens_nothing_is_counted():
+    config = ModelConfig(**SIZES, memory=MemoryConfig(size=2, kind="associative"))
+    assert forward(config, TOKENS, BATCH) == Cost(0.0, 0.0)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_with_relative_positions_only_distances_that_no_pair_has_are_left_out(name):
     config = config_of(name, positions="relative")

@@ -103,6 +103,21 @@ def test_an_evaluation_of_a_short_text_counts_real_tokens(tmp_path, monkeypatch)
     assert row.tokens * -(-lane // 6) == pytest.approx(4 * lane)
 
 
+def test_an_evaluation_is_measured_in_the_number_format_that_its_row_says(tmp_path, monkeypatch):
+    monkeypatch.setitem(measure.PRODUCT, "cpu", (16, torch.float32))
+    formats, plain = set(), measure.perplexity
+
+    def spying(model, *rest):
+        formats.update(parameter.dtype for parameter in model.parameters())
+        return plain(model, *rest)
+
+    monkeypatch.setattr(measure, "perplexity", spying)
+    settings = {"name": "text", "data": made_text(20, tmp_path, 400), "segment_length": 6}
+    config = resolve({"task": settings, "train": {"batch": 4}, "device": "cpu", "precision": "64-true"})
+    measure.evaluation("mine", config, build_task(config.task), 500)
+    assert formats == {torch.float64}
+
+
 def test_many_seeds_at_once_are_a_row_with_the_work_of_all(monkeypatch):
     monkeypatch.setitem(measure.PRODUCT, "cpu", (16, torch.float32))
     bptt = {"depth": 1, "schedule": "chunked"}

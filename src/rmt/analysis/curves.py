@@ -53,10 +53,11 @@ class CurveSheet(NamedTuple):
 
 def average(label: str, runs: Iterable[Points], width: float = 0.0) -> Curve:
     """The curve of some runs; values within `width` steps of each other are first averaged in their run."""
-    values: dict[float, list[float]] = defaultdict(list)
+    parts: dict[float, list[tuple[float, float]]] = defaultdict(list)
     for points in runs:
-        for step, value in thinned(points, width).items():
-            values[step].append(value)
+        for part, point in thinned(points, width).items():
+            parts[part].append(point)
+    values = {max(part)[0]: [value for _, value in part] for part in parts.values()}  # at its last step
     steps = sorted(values)
     return Curve(
         label,
@@ -68,14 +69,14 @@ def average(label: str, runs: Iterable[Points], width: float = 0.0) -> Curve:
     )
 
 
-def thinned(points: Points, width: float) -> dict[float, float]:
-    """The values by step; with a width, the mean of each so wide part, at the last step it has."""
+def thinned(points: Points, width: float) -> dict[float, tuple[float, float]]:
+    """The points of a run by their steps; with a width, by so wide parts, at its last step in each."""
     if not width:
-        return dict(points)
-    parts: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        return {step: (step, value) for step, value in points}
+    parts: dict[float, list[tuple[float, float]]] = defaultdict(list)
     for step, value in points:
         parts[math.ceil(step / width)].append((step, value))
-    return {max(part)[0]: fmean(value for _, value in part) for part in parts.values()}
+    return {number: (max(part)[0], fmean(value for _, value in part)) for number, part in parts.items()}
 
 
 def chart(quantity: str, groups: Mapping[str, Sequence[Points]]) -> Chart:

@@ -1,15 +1,14 @@
 """What a head does with memory, by name: scores of its attention between spans (the paper's Fig. 6)."""
 
-# N layers · H heads · R rows · C columns · W positions on the finer side · O offsets · M memory · L tokens
+# N layers · H heads · R rows · C columns
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from rmt.analysis.capture import HeadIndex, SegmentAttention
 
@@ -69,22 +68,19 @@ def diagonal(share: Tensor) -> Tensor:
     """
     if share.shape[-1] == 0 or share.shape[-2] == 0:
         return share.new_zeros(share.shape[:-2])
-    lines = all_lines(*share.shape[-2:]).to(share)
-    return torch.einsum("...rc,orc->...o", share, lines).amax(-1) / share.shape[-2]
+    cells = share.flatten(-2)
+    sums = [cells[..., line.to(cells.device)].sum(-1) for line in lines(*share.shape[-2:])]
+    return torch.stack(sums).amax(0) / share.shape[-2]
 
 
-def all_lines(rows: int, columns: int) -> Tensor:
-    """Which cells every straight line from the upper left to the lower right passes: (O, R, C), 0 or 1."""
+def lines(rows: int, columns: int) -> Iterator[Tensor]:
+    """The cells, counted row by row, of each straight line from the upper left to the lower right."""
     fine = max(rows, columns)
     position = torch.arange(fine)
-    row = F.one_hot(position * rows // fine, rows)  # (W, R) the row of every position
-    column = F.one_hot(position * columns // fine, columns)  # (W, C)
-    lines = []
+    row, column = position * rows // fine, position * columns // fine
     for offset in range(1 - fine, fine):
-        inside = (position + offset >= 0) & (position + offset < fine)
-        moved = column.roll(-offset, 0) * inside[:, None]
-        lines.append((row.T @ moved).clamp(max=1))
-    return torch.stack(lines)
+        inside = position[max(0, -offset) : fine - max(0, offset)]
+        yield (row[inside] * columns + column[inside + offset]).unique()
 
 
 def compression(block: Tensor) -> Tensor:

@@ -3,10 +3,12 @@
 A product of an (a, b) with a (b, c) matrix counts 2·a·b·c, its backward pass twice that. A segment has
 Q = M+L+M rows, which see K = C+Q. Each layer has 4·D·H·E + 2·D·F weights for every row, 2·D·H·E for every
 cached row, and attention over Q·K pairs: two products of H·E each, and a third for relative positions. The
-output has D·V weights for every token whose loss counts, an adaptive softmax those of the clusters it needs.
+output has D·V weights for every token of a segment with a loss, an adaptive softmax those of the clusters it
+needs.
 
-Not counted, though computed: segments computed again to save memory, distances that no pair has, scores of
-clusters without a target, the optimizer, whatever is no matrix product.
+Not counted, though computed: segments computed again to save memory, distances that no pair has, what the
+table of distances is projected by, scores of clusters without a target, the optimizer, whatever is no matrix
+product. Nothing is counted where memory is of another kind than tokens, with products and blocks of its own.
 """
 
 # B batch · L tokens · M memory · C cache · Q queries · K keys · V vocabulary
@@ -128,7 +130,9 @@ def training(costs: Sequence[Cost], planned: Sequence[Window], carries: bool, pa
 
 
 def forward(model: ModelConfig, tokens: int, batch: int, share: Sequence[float] = ()) -> Cost:
-    """Encode one segment of `tokens` tokens in each of `batch` rows."""
+    """Encode one segment of `tokens` tokens in each of `batch` rows; 0 where that is not known."""
+    if model.memory.kind != "tokens":
+        return Cost(0.0, 0.0)
     heads, width = model.heads * model.head_width, model.width
     queries = tokens + model.memory.size * (1 + model.memory.write)
     keys = model.cache.rows + queries

@@ -22,6 +22,7 @@ from rmt.bench.flops import forward, shares, work
 from rmt.core.model import SegmentModel
 from rmt.errors import ConfigError
 from rmt.evaluate.perplexity import perplexity
+from rmt.precision import weight_format
 from rmt.tasks.task import Task
 from rmt.text.lanes import Lanes
 from rmt.text.task import Text
@@ -145,7 +146,7 @@ def evaluation(name: str, config: RunConfig, task: Text, steps: int) -> Row:
     count, cutoffs = ceil(steps / BLOCKS), config.model.cutoffs
     text = task.corpus.tokens("train")
     lanes = Lanes(text[: batch * (count * length + 1)], batch)
-    model = SegmentModel(config.model).to(device)
+    model = SegmentModel(config.model).to(device, weight_format(config.precision))
 
     def seconds() -> float:
         start, skipped = time.perf_counter(), 0

@@ -1,4 +1,8 @@
-"""State dicts of the original LM-RMT and Transformer-XL code as segment models, numerically the same."""
+"""State dicts of the original LM-RMT and Transformer-XL code as segment models, numerically the same.
+
+They are taken for models with the norm behind each layer, no `clamp_len` and no `same_length`, as the paper
+trained them: a state dict does not tell.
+"""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class AdaptiveEmbedding(nn.Module):
             self.clusters.bias.copy_(torch.stack([part.sum() for part in parts[:0:-1]]).log())
 
     def entropy(self, hidden: Tensor, targets: Tensor, cluster: int, rows: Rows) -> Tensor:
-        """The cross-entropy of positions (P, D) within a cluster, zero where a target is below zero."""
+        """The cross-entropy of positions (P, D) within a cluster, zero where a target is NO_TARGET."""
         scores = self.words.score(hidden, cluster, rows) if cluster else self.score_head(hidden, rows)
         return F.cross_entropy(scores, targets, reduction="none")
 
