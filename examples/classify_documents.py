@@ -18,6 +18,7 @@ from transformers import (
     Trainer,
     TrainingArguments,
     pipeline,
+    set_seed,
 )
 
 import rmt
@@ -39,8 +40,11 @@ def examples(tokenizer, count: int, seed: int) -> list[dict]:
 
 
 def main() -> None:
+    set_seed(0)  # head and memory are drawn here, before the Trainer sets its own
     tokenizer = AutoTokenizer.from_pretrained(BACKBONE)
-    base = AutoModelForSequenceClassification.from_pretrained(BACKBONE, num_labels=2, dtype=torch.float32)
+    base = AutoModelForSequenceClassification.from_pretrained(
+        BACKBONE, id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1}, dtype=torch.float32
+    )
     model = rmt.add_memory(base, memory=4, segment_length=20)  # None would be the most that fits
     trainer = Trainer(
         model=model,
@@ -53,6 +57,7 @@ def main() -> None:
             logging_steps=25,
             save_strategy="no",
             report_to=[],
+            dataloader_pin_memory=False,
         ),
         train_dataset=examples(tokenizer, 8 * STEPS, seed=0),
         data_collator=DataCollatorWithPadding(tokenizer),

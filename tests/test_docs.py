@@ -122,7 +122,11 @@ def test_what_a_page_installs_is_there(page):
         _, _, wanted = " ".join(words).partition("install ")
         pinned, _, package = wanted.rpartition(" ")
         name, extras = re.fullmatch(r"([\w.-]+?)(?:\[([\w,]+)\])?", package).groups()
-        assert (name, pinned) in ((".", "-c constraints.txt"), (project["name"], "")), wanted
+        pins = (
+            "-c constraints.txt",
+            "-c constraints.txt -e",
+        )  # from the source, as a copy or as it lies there
+        assert (name, pinned) in (*((".", pin) for pin in pins), (project["name"], "")), wanted
         assert set(filter(None, (extras or "").split(","))) <= project["optional-dependencies"].keys(), wanted
 
 

@@ -19,6 +19,7 @@ from rmt.errors import DataError
 SUFFIXES = (".gz", ".xz", ".zst")
 MOST_DICTIONARY = 1 << 28  # bytes that unpacking may hold; xz -9 needs 2^26
 BLOCK = 1 << 20  # bytes read at a time where only their number matters
+ZSTD_PIECE = 256  # bytes unpacked at a time: 4 of them can stand for 128 KiB, so at most 8 MiB
 
 
 def open_text(path: Path) -> BinaryIO:
@@ -110,8 +111,36 @@ def open_zstd(path: Path) -> Any:
         raise DataError(
             f"{str(path)!r} needs Python 3.14 or the package zstandard; pip install zstandard, or unzstd it"
         ) from None
-    reader = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True)
-    return ZstdText(reader, zstandard.ZstdError)
+    return ZstdText(ZstdFrames(path.open("rb"), zstandard.ZstdDecompressor()), zstandard.ZstdError)
+
+
+class ZstdFrames:
+    """The text of zstd frames; the own reader of the package zstandard takes a cut frame for a whole one."""
+
+    def __init__(self, file: BinaryIO, decompressor: Any):
+        self.file, self.decompressor = file, decompressor
+        self.frame, self.text = decompressor.decompressobj(), io.BytesIO()
+
+    def read(self, size: int) -> bytes:
+        while not (block := self.text.read(size)):
+            piece = self.next_piece()
+            if not piece:
+                break
+            self.text = io.BytesIO(self.frame.decompress(piece))
+        return block
+
+    def next_piece(self) -> bytes:
+        """Packed bytes for the frame, a new one behind a complete one; none at the end of the file."""
+        rest = self.frame.unused_data if self.frame.eof else b""
+        piece = rest or self.file.read(ZSTD_PIECE)
+        if not piece and not self.frame.eof:
+            raise EOFError("it ends inside a frame")
+        if piece and self.frame.eof:
+            self.frame = self.decompressor.decompressobj()
+        return piece
+
+    def close(self) -> None:
+        self.file.close()
 
 
 class ZstdText:

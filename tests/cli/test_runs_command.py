@@ -160,6 +160,18 @@ def test_runs_that_share_nothing_have_no_line_of_it(capsys):
     assert answer.out.splitlines()[0].split()[0] == "run"
 
 
+def test_settings_that_only_one_kind_of_run_has_are_no_differences(capsys, sweep):
+    decoder = sweep / "decoder"
+    decoder.mkdir()
+    (decoder / "config.yaml").write_text(yaml.safe_dump(LANGUAGE["config"]))
+    (decoder / "result.json").write_text(json.dumps(LANGUAGE))
+    answer = rmt(capsys, "runs sweep --compare")
+    assert answer.code == 0, answer.err
+    names = {line.split()[0] for line in answer.out.splitlines()[1:] if not line.startswith(" ")}
+    assert {"memory", "lr", "model", "backbone"} <= names
+    assert not {"lora", "optimizer.beta1", "deterministic", "model.layers"} & names
+
+
 def test_finished_runs_of_all_kinds_are_listed_without_torch(sweep):
     decoder = sweep / "decoder"
     decoder.mkdir()

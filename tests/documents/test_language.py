@@ -109,6 +109,13 @@ def test_a_restart_trains_what_memory_is_compared_with_anew(home, tmp_path):
     assert again["metrics"] == fresh["metrics"]
 
 
+def test_a_run_says_which_model_is_trained_to_compare(home, tmp_path):
+    torch.set_default_dtype(torch.float32)
+    watcher = FinetuneWatcher()
+    tune_language(config_of(home, compare="plain"), tmp_path, watcher)
+    assert [message for message in watcher.messages if message.startswith("plain, to compare: segments of ")]
+
+
 def test_files_of_others_beside_checkpoints_outlive_a_restart_and_the_end_of_a_run(home, tmp_path):
     torch.set_default_dtype(torch.float32)
     with pytest.raises(Killed):

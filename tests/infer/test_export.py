@@ -167,5 +167,7 @@ def test_files_that_no_export_wrote_are_not_replaced(tmp_path):
 def test_an_export_may_be_made_again_and_leaves_the_model_in_its_mode(tmp_path):
     model = native().train()
     first = export(model, tmp_path / "model.pt2", LENGTH)
+    modes = {file.stat().st_mode for file in first}
+    assert len(modes) == 1, "who can read the program can read what stands beside it"
     assert export(model, tmp_path / "model.pt2", LENGTH) == first
     assert all(module.training for module in model.modules())

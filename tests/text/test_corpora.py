@@ -26,6 +26,17 @@ def archive(**files):
 ARCHIVE = archive(small=TEXT, other=b"not wanted")
 
 
+def damaged_archive(method):
+    """An archive whose list of files is whole and whose packed bytes are not."""
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w", method) as opened:
+        opened.writestr("small", TEXT)
+    content = bytearray(memory.getvalue())
+    start = len("small") + 30  # of the packed bytes, behind their header
+    content[start + 10 : start + 40] = b"\xff" * 30
+    return bytes(content)
+
+
 class Handler(BaseHTTPRequestHandler):
     """Serves the server's `body` with ranges; `fault` says what goes wrong."""
 
@@ -153,11 +164,13 @@ def test_an_archive_put_there_by_hand_is_used(tmp_path):
         ({}, ARCHIVE + b"x", "has md5 .*, small.zip has .*; get it again"),
         ({"archive_md5": None}, ARCHIVE[:-1000], "is not a whole zip archive"),
         ({"archive_md5": None}, b"<html>", "is not a whole zip archive"),
+        ({"archive_md5": None}, damaged_archive(zipfile.ZIP_DEFLATED), "is not a whole zip archive"),
+        ({"archive_md5": None}, damaged_archive(zipfile.ZIP_LZMA), "is not a whole zip archive"),
         ({"archive_md5": None}, archive(other=b"x"), "has no file small; get small.zip again"),
         ({"archive_md5": None}, archive(small=b"x"), "has 1 bytes, small has 100,000; get the whole file"),
         ({"archive_md5": None}, archive(small=TEXT[::-1]), "has md5 .*, small has .*; get it again"),
     ],
-    ids=["checksum", "truncated", "no-zip", "no-file", "short-file", "other-file"],
+    ids=["checksum", "truncated", "no-zip", "deflated", "lzma", "no-file", "short-file", "other-file"],
 )
 def test_a_wrong_archive_leaves_nothing_behind(small, server, tmp_path, change, body, message):
     server.body = body
@@ -173,6 +186,14 @@ def test_a_copy_of_the_archive_is_unpacked_and_kept(small, server, tmp_path):
     assert server.asked == []
     with pytest.raises(DataError, match=r"path='no\.zip' is not a file; name a copy of small\.zip"):
         get(small, tmp_path / "new", tmp_path.__class__("no.zip"))
+
+
+@pytest.mark.parametrize("name", ["copy.partial", "copy.zip"])
+def test_a_damaged_copy_stays_where_it_is_whatever_its_name(small, tmp_path, name):
+    (tmp_path / name).write_bytes(ARCHIVE[:-1000])
+    with pytest.raises(DataError, match=rf"{name}' has md5 .*; get it again"):
+        get(small, tmp_path / "new", tmp_path / name)
+    assert names(tmp_path) == [name]
 
 
 def test_an_unknown_corpus_is_an_error_that_names_the_nearest():

@@ -128,6 +128,30 @@ def test_a_text_that_is_gone_has_a_corpus_of_every_byte_and_one_of_those_that_oc
         find_corpus("ta/s.txt", occurring=True)
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["occurring-first", "every-first"])
+def test_which_bytes_have_an_id_does_not_depend_on_what_was_prepared_before(first):
+    text = write("ta/s.txt")
+    folders = {occurring: find_corpus(text, occurring=occurring).folder for occurring in (first, not first)}
+    assert folders == {False: Path("data/s.txt-bytes"), True: Path("data/s.txt-bytes-occurring")}
+    vocabularies = [find_corpus(text, occurring=value).description["vocabulary"] for value in (False, True)]
+    assert vocabularies == [256, len(set(Path(text).read_bytes()))]
+
+
+def test_two_texts_of_one_name_have_a_folder_each_where_only_bytes_that_occur_have_an_id():
+    first, second = write("ta/s.txt"), write("tb/s.txt", "another one ")
+    sum_of_second = checksum(Path(second))[:8]
+    for _ in range(2):
+        assert find_corpus(first, occurring=True).folder == Path("data/s.txt-bytes-occurring")
+        apart = find_corpus(second, occurring=True).folder
+        assert apart == Path(f"data/s.txt-bytes-{sum_of_second}-occurring")
+
+
+def test_characters_that_occur_are_all_that_there_are_so_they_have_the_usual_folder():
+    assert find_corpus(write("ta/s.txt"), "characters", occurring=True).folder == Path(
+        "data/s.txt-characters"
+    )
+
+
 def test_a_folder_that_is_gone_is_not_taken_for_a_file_that_was_in_it():
     find_corpus(write("lib/one.txt"))
     shutil.rmtree("lib")

@@ -126,7 +126,7 @@ def test_the_description_has_the_documents_of_a_split_in_one_line(wiki, tmp_path
 def test_a_corpus_of_an_older_format_can_be_replaced(tiny, tmp_path):
     prepared("wikitext-2", tmp_path / "out", copy=tiny)
     edit(tmp_path / "out" / "corpus.json", format=1)
-    with pytest.raises(DataError, match="prepare the corpus again with --force"):
+    with pytest.raises(DataError, match="prepare the corpus again with rmt data prepare … --force"):
         prepared("wikitext-2", tmp_path / "out", copy=tiny)
     prepared("wikitext-2", tmp_path / "out", copy=tiny, force=True)
     check_corpus(tmp_path / "out")
@@ -349,7 +349,7 @@ def edit_documents(starts):
         (lambda out: edit(out / "corpus.json", format=9), r"has format 9, this release reads 2; prepare the"),
         (
             lambda out: edit(out / "corpus.json", format=1),
-            r"has format 1, this release reads 2; prepare the corpus again with --force",
+            r"has format 1, this release reads 2; prepare the corpus again with rmt data prepare … --force",
         ),
         (lambda out: (out / "corpus.json").unlink(), r"out' is not a prepared corpus: no corpus\.json"),
     ],

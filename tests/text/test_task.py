@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmt.errors import ConfigError
+from rmt.errors import ConfigError, DataError
 from rmt.tasks import Task, make_task
 from rmt.text.task import Text, find_corpus
 from rmt.train.config import TaskConfig, build_task
@@ -64,10 +64,20 @@ def test_a_corpus_of_the_release_before_is_read_with_its_own_vocabulary():
     from rmt.text.prepare import prepare_corpus
 
     prepare_corpus(find_source("book.txt", occurring=True), Path("data/book.txt-bytes"))
-    assert Text(data="book.txt").vocabulary == len(set(Path("book.txt").read_bytes()))
+    for task in (Text(data="book.txt"), Text(data="book.txt", occurring=True)):
+        assert task.vocabulary == len(set(Path("book.txt").read_bytes()))
+        assert task.corpus.folder == Path("data/book.txt-bytes")
 
 
 def test_a_text_describes_itself():
     said = Text(data="book.txt").describe()
     assert "book.txt, prepared in 'data/book.txt-bytes': bytes, 256 kinds of token" in said
     assert "1,800 train, 100 valid, 100 test" in said
+
+
+def test_a_damaged_folder_is_mended_by_a_command_that_there_is():
+    folder = find_corpus("book.txt").folder
+    (folder / "test.bin").write_bytes(b"")
+    for data in (str(folder), "book.txt"):
+        with pytest.raises(DataError, match=r"; prepare the corpus again with rmt data prepare … --force$"):
+            find_corpus(data)

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmt.errors import ConfigError, DataError
+from rmt.errors import CheckpointError, ConfigError, DataError
 from rmt.text import files
 from rmt.text.codes import Bytes, Characters
 from rmt.text.files import whole
 from rmt.text.library import LibraryTokens
+from rmt.text.tokenizer import load_tokenizer
 from rmt.text.vocabulary import Words, load_vocabulary, vocabulary_kind, words_of
 from tests.text.tokenizer import LINES as SENTENCES
 from tests.text.tokenizer import trained
@@ -91,7 +92,7 @@ def test_a_vocabulary_is_written_and_read(vocabulary, tmp_path):
 @pytest.mark.parametrize("content", ["", "[]", '{"tokens": "sounds", "symbols": [1]}', '{"tokens": "words"}'])
 def test_what_is_not_a_vocabulary_is_an_error(content, tmp_path):
     (tmp_path / "vocabulary.json").write_text(content)
-    with pytest.raises(DataError, match=r"vocabulary\.json' is not a vocabulary; name a folder"):
+    with pytest.raises(DataError, match=r"vocabulary\.json' is not a vocabulary( \(.+\))?; name a folder"):
         load_vocabulary(tmp_path)
 
 
@@ -99,6 +100,35 @@ def test_a_vocabulary_has_every_symbol_once(tmp_path):
     (tmp_path / "vocabulary.json").write_text(json.dumps({"tokens": "words", "symbols": ["a", "a"]}))
     with pytest.raises(DataError, match="each of them once"):
         load_vocabulary(tmp_path)
+
+
+ODD_SYMBOLS = {  # kind of token: symbols that none of its vocabularies has
+    "bytes": [[300], [-1, 104], ["a"], [104.0], [True], [None], [[104]], [2**64]],
+    "characters": [["ab"], [""], [97], [None], [["a"]]],
+    "words": [[1], [None], [["a"]]],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "symbols"), [(kind, symbols) for kind, odd in ODD_SYMBOLS.items() for symbols in odd], ids=repr
+)
+def test_a_symbol_of_another_kind_is_one_line_that_names_the_file(kind, symbols, tmp_path):
+    (tmp_path / "vocabulary.json").write_text(json.dumps({"tokens": kind, "symbols": symbols}))
+    for load, error in ((load_vocabulary, DataError), (load_tokenizer, CheckpointError)):
+        with pytest.raises(
+            error, match=rf"vocabulary\.json' .* \((symbols of {kind} are|its symbols are not) .*\); "
+        ) as refused:
+            load(tmp_path)
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "characters", "words"])
+@pytest.mark.parametrize("symbols", [[], "twice", None], ids=["none", "twice", "null"])
+def test_a_run_s_vocabulary_without_its_symbols_is_damaged(kind, symbols, tmp_path):
+    symbols = [97, 97] if (symbols, kind) == ("twice", "bytes") else ["a", "a"] if symbols else symbols
+    (tmp_path / "vocabulary.json").write_text(json.dumps({"tokens": kind, "symbols": symbols}))
+    with pytest.raises(CheckpointError, match=r"vocabulary\.json' is damaged \(.*\); copy it from another"):
+        load_tokenizer(tmp_path)
 
 
 def described(**model):

@@ -233,9 +233,10 @@ def compare(runs: Sequence[ListedRun]) -> None:
 
 def by_value(runs: Sequence[ListedRun], name: str) -> list[tuple[str, list[str]]]:
     """The values of a setting, each with its runs, the most usual one last."""
-    from rmt.experiments.listed import spelled_of
+    from rmt.experiments.listed import spelled_of, with_setting
 
     folders: dict[str, list[str]] = {}
-    for run, value in zip(runs, spelled_of(runs, name), strict=True):
+    members = with_setting(runs, name)
+    for run, value in zip(members, spelled_of(members, name), strict=True):
         folders.setdefault(value, []).append(str(run.folder))
     return sorted(folders.items(), key=lambda pair: len(pair[1]))

@@ -117,6 +117,8 @@ class LanguageRun:
     def trained(self, arm: Arm) -> TrainedArm:
         """An arm, trained from the backbone as it was, and tested; the model with memory is saved."""
         config, folder = self.config, arm.folder(self.folder)
+        if not arm.memory:
+            self.observer.note(f"{arm.name}, to compare: {arm.lengths}")
         folder.mkdir(exist_ok=True)
         torch.manual_seed(config.seed)
         decoder = load_decoder(config)

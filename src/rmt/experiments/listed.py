@@ -22,6 +22,7 @@ from rmt.yamlfile import load_yaml
 EXPLORER = "explorer.html"  # what rmt attention leaves in a run folder
 INCIDENTALS = {*INCIDENTAL, *INCIDENTAL_OF_DOCUMENTS, "strategy"}  # what runs of one setting may differ in
 LISTED_SETTINGS = ("data", "segment_length", "segments", "memory", "depth", "seed")
+OF_A_KIND = ("task.name", "preset", "backbone", "data")  # settings that all runs of a kind have
 SPEAKING = ("model", "data", "backbone")  # settings whose values speak for themselves
 
 
@@ -122,7 +123,12 @@ def differing(runs: Sequence[ListedRun]) -> list[str]:
     names = dict.fromkeys(name for run in runs for name in run.settings if name not in INCIDENTALS)
     ranks = {name: rank for rank, name in enumerate(SHORT)}
     ordered = sorted(names, key=lambda name: ranks.get(name, len(ranks)))
-    return [name for name in ordered if len(set(spelled_of(runs, name))) > 1]
+    return [name for name in ordered if len(set(spelled_of(with_setting(runs, name), name))) > 1]
+
+
+def with_setting(runs: Iterable[ListedRun], name: str) -> list[ListedRun]:
+    """The runs that have a setting; of what makes a run one of its kind, all."""
+    return [run for run in runs if name in OF_A_KIND or run.value(name) != ABSENT]
 
 
 def telling(runs: Sequence[ListedRun]) -> list[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from rmt.core.inputs import whole_number
@@ -147,7 +147,7 @@ def describe(files: ExportedFiles, segment: FlatSegment, tokens: Tensor, logits:
         "initial_state": files.initial_state.name,
     }
     files.description.write_text(json.dumps(contents, indent=2) + "\n", encoding="utf-8")
-    save_file({name: tensor.contiguous().cpu() for name, tensor in state.items()}, files.initial_state)
+    files.initial_state.write_bytes(save({name: part.contiguous().cpu() for name, part in state.items()}))
 
 
 def form_of(tensor: Tensor) -> dict[str, Any]:

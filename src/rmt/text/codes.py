@@ -77,6 +77,11 @@ class Bytes(Codes):
     """The values of bytes: all 256, or those that occur, as in the paper's enwik8."""
 
     kind, limit = "bytes", 256
+    symbols_are = "whole numbers from 0 to 255"
+
+    @staticmethod
+    def is_symbol(symbol: Any) -> bool:
+        return type(symbol) is int and 0 <= symbol < Bytes.limit
 
     @staticmethod
     def blocks(piece: FileSpan, strict: bool = True) -> Iterator[bytes]:
@@ -125,6 +130,11 @@ class Characters(Codes):
     """The characters that occur in a UTF-8 text."""
 
     kind, limit = "characters", 0x110000
+    symbols_are = "texts of one character"
+
+    @staticmethod
+    def is_symbol(symbol: Any) -> bool:
+        return isinstance(symbol, str) and len(symbol) == 1
 
     blocks = staticmethod(text_blocks)
 

@@ -22,6 +22,7 @@ from rmt.text.vocabulary import FILE, Vocabulary, load_vocabulary
 FORMAT = 2
 DESCRIPTION = "corpus.json"
 CHECKED = 1 << 22  # ids looked at in one go
+PREPARE_AGAIN = "prepare the corpus again with rmt data prepare … --force"
 FIELDS: dict[str, type] = {
     "name": str,
     "tokens": str,
@@ -96,8 +97,7 @@ def open_corpus(folder: Path) -> Corpus:
         raise damaged(file, "it cannot be read") from None
     if version != FORMAT:
         raise DataError(
-            f"{str(file)!r} has format {shown(version)}, this release reads {FORMAT}; "
-            "prepare the corpus again with --force"
+            f"{str(file)!r} has format {shown(version)}, this release reads {FORMAT}; {PREPARE_AGAIN}"
         )
     require_fields(description, FIELDS, file)
     if not description["splits"]:
@@ -185,4 +185,4 @@ def check_split(corpus: Corpus, split: str) -> None:
 
 
 def damaged(file: Path, how: str) -> RMTError:
-    return DataError(f"{str(file)!r} is damaged: {how}; prepare the corpus again with --force")
+    return DataError(f"{str(file)!r} is damaged: {how}; {PREPARE_AGAIN}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import lzma
 import shutil
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -20,6 +22,14 @@ from rmt.text.corpora import Known, verify
 TIMEOUT = 30  # seconds without an answer
 BLOCK = 1 << 18  # bytes between two reports of progress
 AGENT = "Mozilla/5.0 (rmt data get)"  # some hosts refuse Python's own name
+ZIP_DAMAGE = (  # what zipfile raises where an archive is cut, changed or of a kind it cannot unpack
+    zipfile.BadZipFile,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    zlib.error,
+    lzma.LZMAError,
+)
 
 Progress = Callable[[int, int], None]  # bytes there are, bytes there will be (0 = not known)
 
@@ -35,13 +45,14 @@ def get(
     if copy is not None and not copy.is_file():
         raise DataError(f"path={str(copy)!r} is not a file; name a copy of {known.archive}")
     archive = copy or folder / known.archive
-    if not archive.is_file():
+    is_download = not archive.is_file()
+    if is_download:
         archive = download(known, folder, progress)
     try:
         check_archive(known, archive)
         unpack(known, archive, folder)
     except DataError:
-        if archive.suffix == ".partial":  # of no use: the next attempt starts anew
+        if is_download:  # of no use: the next attempt starts anew
             archive.unlink()
         remove_if_empty(folder / known.archive)
         raise
@@ -121,7 +132,7 @@ def unpack(known: Known, archive: Path, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=existing(folder)) as temporary:
         try:
             files = list(extract(known, archive, Path(temporary)))
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        except ZIP_DAMAGE as error:
             raise DataError(f"{str(archive)!r} is not a whole zip archive ({error}); get it again") from None
         check_all(known, files)
         folder.mkdir(parents=True, exist_ok=True)

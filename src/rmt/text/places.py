@@ -20,16 +20,19 @@ OCCURRING = "-occurring"  # behind the name of a folder: only bytes that occur h
 
 
 def usual_folder(source: Source) -> Path:
-    """The folder of a text's name and, where a text of another place has that, of its checksum besides."""
+    """The folder of a text; one apart for bytes that occur, unless release 0.1.0 prepared them there."""
     folder = folder_of_text(source)
-    if source.occurring and not source.known and holds_every_byte(folder):
-        return folder.with_name(f"{folder.name}{OCCURRING}")
-    return folder
+    if source.known or not source.occurring or source.tokens != "bytes":
+        return folder
+    if (folder / DESCRIPTION).is_file() and not holds_every_byte(folder):
+        return folder
+    return folder_of_text(source, OCCURRING)
 
 
-def folder_of_text(source: Source) -> Path:
-    """The same, whichever bytes have an id."""
-    folder = HOME / f"{source.name}-{source.tokens}"
+def folder_of_text(source: Source, ending: str = "") -> Path:
+    """The folder of a text's name and, where a text of another place has that, of its checksum besides."""
+    name = f"{source.name}-{source.tokens}"
+    folder = HOME / f"{name}{ending}"
     if source.known or not (folder / DESCRIPTION).is_file():
         return folder
     described = described_sources(folder)
@@ -39,7 +42,7 @@ def folder_of_text(source: Source) -> Path:
     if sums == list(described.values()):  # the same text, moved
         return folder
     content = sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
-    return folder.with_name(f"{folder.name}-{content[:DIGITS]}")
+    return HOME / f"{name}-{content[:DIGITS]}{ending}"
 
 
 def prepare_usual(
@@ -72,7 +75,10 @@ def serves(corpus: Corpus, occurring: bool) -> bool:
 
 def holds_every_byte(folder: Path) -> bool:
     """Whether a corpus prepared there has an id for each of the 256 bytes."""
-    return (folder / DESCRIPTION).is_file() and open_corpus(folder).description["vocabulary"] == 256
+    if not (folder / DESCRIPTION).is_file():
+        return False
+    description = open_corpus(folder).description
+    return (description["tokens"], description["vocabulary"]) == ("bytes", 256)
 
 
 def described_sources(folder: Path) -> dict[str, str]:

@@ -19,13 +19,13 @@ from rmt.tasks.task import BeyondSplit, Examples, Task, next_token, to_batch
 from rmt.tasks.tokenizer import TaskTokenizer
 from rmt.text.corpora import find_source
 from rmt.text.corpus import DESCRIPTION, Corpus, open_corpus
+from rmt.text.files import SPLITS
 from rmt.text.lanes import Lanes
 from rmt.text.places import prepare_usual, prepared_before, usual_folder
 from rmt.text.prepare import OtherText
 from rmt.text.tokenizer import of_vocabulary
 
 BITS = ("bytes", "characters")  # kinds of token that are measured in bits
-SPLITS = ("train", "valid", "test")
 COUNTED_TOKENS = 10_000_000  # of a text, that say how often each token comes
 EXAMPLE_SEGMENTS = 3  # of a piece of text to look at
 
@@ -202,4 +202,4 @@ def in_training(message: str) -> str:
     message = message.replace(
         "name the place of a copy with --path", "name a prepared copy with --data FOLDER"
     )
-    return message.replace("--force", "rmt data prepare --force").replace("--tokens", "--task.tokens")
+    return message.replace("--tokens", "--task.tokens")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self, cast
 
-from rmt.errors import CheckpointError, ConfigError
+from rmt.errors import CheckpointError, ConfigError, DataError
 from rmt.jsonfile import parse_json
 from rmt.location import class_at, require_trust
 from rmt.store import write_whole
@@ -204,7 +204,7 @@ def load_tokenizer(folder: Path) -> TaskTokenizer:
     require_trust(str(kind), "tokens", file)
     try:
         return kind_of(kind).restore(content)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError, DataError) as error:
         raise damaged(file, error) from None
 
 

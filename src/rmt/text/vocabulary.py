@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from rmt.errors import ConfigError, DataError, unknown
+from rmt.errors import ConfigError, DataError, shown, unknown
 from rmt.jsonfile import parse_json
 from rmt.location import class_at
 from rmt.tasks.tokenizer import END, UNKNOWN
@@ -55,14 +55,23 @@ class Vocabulary(ABC):
 
     kind: ClassVar[str]
     from_train_only: ClassVar[bool]  # else symbols are those of all splits
+    symbols_are: ClassVar[str] = "texts"
 
     def __init__(self, symbols: Sequence[Any]):
         self.symbols = list(symbols)
+        odd = [symbol for symbol in self.symbols if not self.is_symbol(symbol)]
+        if odd:
+            raise ValueError(f"symbols of {self.kind} are {self.symbols_are}, not {shown(odd[0])}")
         if not self.symbols or len(set(self.symbols)) < len(self.symbols):
             raise DataError(f"a vocabulary of {len(self)} {self.kind} must have symbols, each of them once")
 
     def __len__(self) -> int:
         return len(self.symbols)
+
+    @staticmethod
+    def is_symbol(symbol: Any) -> bool:
+        """Whether something can be a symbol of this kind."""
+        return isinstance(symbol, str)
 
     @staticmethod
     @abstractmethod
@@ -178,7 +187,9 @@ def load_vocabulary(path: Path) -> Vocabulary:
         return make_vocabulary(content["tokens"], content["symbols"])
     except FileNotFoundError:
         raise DataError(f"vocabulary {str(file)!r} does not exist; {remedy}") from None
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, ConfigError):
+    except ValueError as error:
+        raise DataError(f"{str(file)!r} is not a vocabulary ({error}); {remedy}") from None
+    except (LookupError, TypeError, AttributeError, OverflowError, ConfigError):
         raise DataError(f"{str(file)!r} is not a vocabulary; {remedy}") from None
     except DataError as error:
         raise DataError(f"{str(file)!r}: {error}") from None

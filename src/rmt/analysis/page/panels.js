@@ -193,7 +193,7 @@ function showScores() {
   const { name, segments } = data.examples[place.example];
   const heads = shownLayers().length < data.layers ? `the heads of layer ${place.layer + 1}, ` : "";
   byId("scores-hint").textContent = `The table is over ${heads}segment ${place.segment + 1} of ${segments.length} of ${name} alone; ` +
-    `the buttons are the clearest of all heads over all ${segments.length} of its segments.`;
+    "the buttons are the clearest heads of all its segments: most attention along one diagonal.";
 }
 
 function scoreRow(segment, names, layer, head) {
