@@ -32,7 +32,7 @@ SHARPNESS = (4.0, 8.0, 16.0, 32.0)  # τ
 SHARES = (0.02, 0.05, 0.1, 0.15)  # λ
 
 
-class Read(NamedTuple):
+class Predictions(NamedTuple):
     """What a decoder makes of B sequences of T tokens."""
 
     probability: Tensor  # (B, T) of the token that follows
@@ -58,12 +58,14 @@ def main() -> None:
     ids = tokenizer(text[-int(TAIL * len(text)) :], add_special_tokens=False)["input_ids"][:count]
     if len(ids) < count:
         raise SystemExit(f"the end of the text has {len(ids)} tokens, not {count}; ask for fewer --sequences")
-    read = reading(model.eval(), torch.tensor(ids))
+    predicted = predictions_of(model.eval(), torch.tensor(ids))
     cache, length = model.settings.cache, model.settings.segment_length
-    print(f"perplexity {perplexity(read.probability):.2f} on {count - 1:,} tokens with a cache of {cache}")
+    print(
+        f"perplexity {perplexity(predicted.probability):.2f} on {count - 1:,} tokens with a cache of {cache}"
+    )
     behind = -(-cache // length)  # segments that a cache has
     for name, segments in (("all earlier segments", 0), ("those that no cache has", behind)):
-        best = mixture(read, length, segments)
+        best = mixture(predicted, length, segments)
         print(f"  with {name}: {best.perplexity:.2f} (sharpness {best.sharpness:g}, share {best.share:g})")
 
 
@@ -85,7 +87,7 @@ def load(auto: type, options: argparse.Namespace) -> transformers.PreTrainedMode
 
 
 @torch.no_grad()
-def reading(model: WithMemory, ids: Tensor) -> Read:
+def predictions_of(model: WithMemory, ids: Tensor) -> Predictions:
     """The text, a sequence at a time."""
     tokens, following = (part.view(-1, SEQUENCE) for part in (ids[:-1], ids[1:]))
     probabilities, hidden = [], []
@@ -93,23 +95,23 @@ def reading(model: WithMemory, ids: Tensor) -> Read:
         output = model(input_ids=row, output_hidden_states=True, use_cache=False)
         probabilities.append(output.logits.float().softmax(-1).gather(-1, targets[..., None])[..., 0])
         hidden.append(output.hidden_states[-2].float())
-    return Read(torch.cat(probabilities), torch.cat(hidden), following)
+    return Predictions(torch.cat(probabilities), torch.cat(hidden), following)
 
 
-def mixture(read: Read, length: int, behind: int) -> Mixed:
+def mixture(predicted: Predictions, length: int, behind: int) -> Mixed:
     """The best that what followed in segments more than `behind` back makes of the predictions."""
     segment = torch.arange(SEQUENCE) // length
     kept = segment < segment[:, None] - behind  # (T, T)
-    rows = torch.nn.functional.rms_norm(read.hidden, read.hidden.shape[-1:])
+    rows = torch.nn.functional.rms_norm(predicted.hidden, predicted.hidden.shape[-1:])
     keys = torch.nn.functional.normalize(rows @ torch.randn(rows.shape[-1], KEY), dim=-1)
-    is_right = read.following[:, None] == read.following[..., None]  # (B, T, T)
+    is_right = predicted.following[:, None] == predicted.following[..., None]  # (B, T, T)
     candidates = []
     for sharpness in SHARPNESS:
         scores = (sharpness * keys @ keys.mT).masked_fill(~kept, -torch.inf)
         recalled = (scores.softmax(-1).nan_to_num() * is_right).sum(-1)
         for share in SHARES:
             shares = share * kept.any(-1)
-            mixed = (1 - shares) * read.probability + shares * recalled
+            mixed = (1 - shares) * predicted.probability + shares * recalled
             candidates.append(Mixed(perplexity(mixed), sharpness, share))
     return min(candidates)
 

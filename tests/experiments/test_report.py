@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-from rmt.experiments.report import load_results, report, table
+from rmt.experiments.report import report, results_below, table
 
 STORED = Path(__file__).parents[2] / "results/retrieval-quadratic.jsonl"
 
 
 def equations() -> list[dict]:
     """The three stored runs of RMT on quadratic equations."""
-    results = load_results([STORED], print)
+    results, _ = results_below([STORED])
     return [result for result in results if (result["task"], result["model"]) == ("quadratic", "rmt")]
 
 

@@ -115,9 +115,9 @@ def answer(session: Any, options: GenerateOptions) -> None:
 
 def converse(session: Any, options: GenerateOptions) -> None:
     """Go on with each line that is typed, until the input ends; Ctrl-C ends an answer."""
-    warn("type a line to go on with; Ctrl-C ends an answer, Ctrl-D (the end of the input) the conversation")
     from rmt.experiments.stream import feed_text
 
+    warn("type a line to go on with; Ctrl-C ends an answer, Ctrl-D (the end of the input) the conversation")
     while line := prompted():
         text = line.rstrip(b"\n")
         if not text and not int(session.seen):

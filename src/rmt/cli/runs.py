@@ -119,10 +119,10 @@ def matches(run: ListedRun, where: Mapping[str, Any], runs: Sequence[ListedRun])
     from rmt.experiments.spelling import spelled
 
     pairs = [(column_value(run, name, runs), wanted) for name, wanted in where.items()]
-    return all(spelled(value) == str(wanted) or value == likeness(wanted) for value, wanted in pairs)
+    return all(spelled(value) == str(wanted) or value == as_value(wanted) for value, wanted in pairs)
 
 
-def likeness(wanted: Any) -> Any:
+def as_value(wanted: Any) -> Any:
     """A value that was asked for, a text of a command line as what it looks like."""
     return parse(wanted, SCALAR, "where") if isinstance(wanted, str) else wanted
 

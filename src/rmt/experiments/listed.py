@@ -65,10 +65,10 @@ class ListedRun(NamedTuple):
 def listed_runs(folders: Iterable[Path], warn: Callable[[str], None]) -> list[ListedRun]:
     """The runs in folders and below them, each once; what cannot be read as one is named and passed over."""
     runs = (run for folder in folders for run in runs_below(folder, warn))
-    by_place: dict[Path, ListedRun] = {}
+    by_folder: dict[Path, ListedRun] = {}
     for run in runs:
-        by_place.setdefault(run.folder.resolve(), run)
-    return list(by_place.values())
+        by_folder.setdefault(run.folder.resolve(), run)
+    return list(by_folder.values())
 
 
 def runs_below(folder: Path, warn: Callable[[str], None]) -> Iterator[ListedRun]:

@@ -51,7 +51,7 @@ def made_text() -> str:
 @contextmanager
 def made_text_at_hand(cells: Iterable[PlannedCell], folder: Path) -> Iterator[Path]:
     """A folder with the text, if any cell learns from it: that of the cells, or a temporary one before."""
-    if (place_of_text(folder) / DESCRIPTION).is_file():
+    if (made_text_folder(folder) / DESCRIPTION).is_file():
         yield folder
         return
     with TemporaryDirectory() as temporary:
@@ -62,10 +62,10 @@ def made_text_at_hand(cells: Iterable[PlannedCell], folder: Path) -> Iterator[Pa
 def write_made_text(cells: Iterable[PlannedCell], folder: Path) -> None:
     """The text in the folder of cells, if any of them learns from it."""
     if any(data_of(cell.settings) == MADE_TEXT for cell in cells):
-        prepare_made_text(place_of_text(folder))
+        prepare_made_text(made_text_folder(folder))
 
 
-def place_of_text(folder: Path) -> Path:
+def made_text_folder(folder: Path) -> Path:
     """Where the text lies in a folder of cells."""
     return folder / MADE_TEXT.removeprefix(OUT)
 

@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from rmt.errors import ConfigError, RMTError
 from rmt.experiments.cells import RECORD
 from rmt.experiments.paper import PUBLISHED, PublishedCell
 from rmt.experiments.settings import dotted
-from rmt.experiments.shown import REMEDY, Result, pass_over, shown_result
+from rmt.experiments.shown import REMEDY, Result, shown_result
 from rmt.experiments.spelling import spellings
 from rmt.jsonfile import json_lines, parse_json
 from rmt.seal import load_record, unsealed
@@ -65,13 +65,6 @@ class Group(NamedTuple):
     depth: str
     recipe: str
     settings: str  # the whole configuration but for what seeds and machines may differ in
-
-
-def load_results(paths: Iterable[Path], warn: Callable[[str], None]) -> list[Result]:
-    """The results below paths; what cannot be shown is named and passed over, unless it is all."""
-    results, errors = results_below(paths)
-    pass_over(errors, not results, warn)
-    return results
 
 
 def results_below(paths: Iterable[Path]) -> tuple[list[Result], list[RMTError]]:
