@@ -47,7 +47,7 @@ def settings(preset: str = "rmt", **other) -> dict:
 @pytest.fixture(scope="module", params=["rmt", "transformer_xl"])
 def run(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / request.param
-    result, _ = train(resolve(settings(request.param)), folder, LoggedRun())
+    result, _ = train(resolve(settings(request.param)), folder, LoggedRun("run"))
     return folder, result
 
 

@@ -52,6 +52,40 @@ def test_a_finished_cell_starts_no_worker(tmp_path):
     assert (len(records), launcher.jobs) == (1, [])
 
 
+def test_workers_without_a_cell_of_their_own_are_shared_out_among_the_others(tmp_path):
+    cells = [
+        echo_cell("one", rates=(0.001, 0.01, 0.1)),
+        echo_cell("two", {"seed": 1}, rates=(0.001, 0.01, 0.1)),
+        echo_cell("single", {"seed": 2}),
+    ]
+    started, heard = [], []
+
+    class NamingLauncher(LocalLauncher):
+        def start(self, file):
+            started.append(file.stem)
+            return super().start(file)
+
+    records = reproduce(cells, tmp_path, NamingLauncher(), Limits(12), lambda *ended: heard.append(ended))
+    assert started[:7] == ["one", "two", "single", "one", "two", "one", "two"]
+    assert started.count("single") == 1
+    assert [record["cell"]["name"] for record in records] == ["one", "two", "single"]
+    assert sorted((ended.cell.name, bool(ended.record)) for ended, _ in heard) == [
+        ("one", True),
+        ("single", True),
+        ("two", True),
+    ]
+    assert [left for _, left in heard] == [2, 1, 0]
+    for name in ("one", "two"):
+        log = (tmp_path / f"{name}.log").read_text()
+        assert [log.count(f"rate-{rate}  step 4 ") for rate in (0.001, 0.01, 0.1)] == [1, 1, 1]
+
+
+def test_no_more_workers_are_started_on_a_cell_than_it_has_runs_side_by_side(tmp_path):
+    cell, launcher = echo_cell("first", rates=(0.001, 0.1), seeds=2), RecordingLauncher()
+    assert reproduce([cell], tmp_path, launcher, Limits(9), lambda *ended: None)
+    assert len(launcher.jobs) == 2
+
+
 def test_a_cell_without_record_says_its_last_line_and_does_not_stop_the_others(tmp_path):
     heard = []
     cells = [echo_cell("broken", {"task": {"segments": 77}}), echo_cell("second", {"seed": 1})]
@@ -74,7 +108,7 @@ def test_what_is_still_running_at_the_deadline_is_stopped(tmp_path):
     assert [job.ended() for job in launcher.jobs] == [True, True]
 
 
-def test_a_worker_of_a_cell_that_another_has_ends_without_a_word(tmp_path, caplog):
+def test_a_worker_of_a_cell_of_one_run_that_another_has_ends_without_a_word(tmp_path, caplog):
     file = write_cell(echo_cell("first"), tmp_path)
     (tmp_path / "first").mkdir()
     with locked(tmp_path / "first"):

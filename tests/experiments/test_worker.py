@@ -12,14 +12,17 @@ import pytest
 
 import rmt
 from rmt.experiments.cells import PlannedCell, write_cell
+from rmt.experiments.holding import IN_USE
 from rmt.experiments.run import train
 from rmt.experiments.worker import main
 from rmt.stopping import Stopped
 from rmt.train.divergence import Diverged
+from rmt.train.folder import locked
 from tests.experiments.forked import ForkedJob
 from tests.experiments.tiny import echo_cell
 
 RATES = (0.001, 0.1)
+CURRICULUM = {"curriculum": {"over": "segments"}}  # so that its seeds are not trained at once
 
 
 def started(file: Path) -> subprocess.Popen[str]:
@@ -42,6 +45,11 @@ def work(folder: Path, cell: PlannedCell) -> dict:
     return record(folder / cell.name)
 
 
+def without_time(record: dict) -> dict:
+    runs = [{name: value for name, value in run.items() if name != "seconds"} for run in record["runs"]]
+    return {name: record[name] for name in ("cell", "rate", "trials", "metric", "config")} | {"runs": runs}
+
+
 def weights(folder: Path) -> dict[str, bytes]:
     return {
         str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("model.safetensors"))
@@ -55,7 +63,7 @@ def test_a_cell_is_trained_in_the_folder_beside_its_file_once(tmp_path):
     assert worker.returncode == 0, said
     outcome = tmp_path / "first/cell.json"
     written = outcome.stat().st_mtime_ns
-    assert "step 4  training loss" in said
+    assert "seed-0  step 4  training loss" in said
     assert f"accuracy {record(tmp_path / 'first')['runs'][0]['value']:.4f} on the test split" in said
     assert main([str(file)]) == 0
     assert outcome.stat().st_mtime_ns == written
@@ -183,6 +191,35 @@ def test_a_killed_cell_goes_on_where_it_was_and_ends_the_same(tmp_path):
     assert (folder / "rate-0.001/result.json").stat().st_mtime_ns == finished
     work(tmp_path / "whole", cell)
     assert weights(folder) == weights(tmp_path / "whole/first")
+
+
+def test_two_workers_of_a_cell_train_each_run_once_and_leave_the_record_of_one(tmp_path):
+    cell = echo_cell("first", CURRICULUM | {"train": {"steps": 200}}, rates=RATES, seeds=4)
+    file = write_cell(cell, tmp_path)
+    workers = [ForkedJob([], file, {}) for _ in range(2)]
+    for worker in workers:
+        worker.process.join()
+    assert sorted(worker.process.exitcode for worker in workers) == [0, IN_USE]
+    log = (tmp_path / "first.log").read_text()
+    runs = ("rate-0.001", "rate-0.1", "seed-1", "seed-2", "seed-3")
+    assert [log.count(f"{run}  step 200 ") for run in runs] == [1] * 5
+    assert log.count(" on the test split") == 1
+    alone = work(tmp_path / "alone", cell)
+    assert weights(tmp_path / "first") == weights(tmp_path / "alone/first")
+    assert without_time(record(tmp_path / "first")) == without_time(alone)
+
+
+def test_a_worker_beside_the_one_that_has_the_cell_trains_what_is_free_and_leaves_no_record(tmp_path):
+    cell = echo_cell("first", rates=RATES)
+    file, folder = write_cell(cell, tmp_path), tmp_path / "first"
+    folder.mkdir()
+    with locked(folder):
+        assert main([str(file)]) == IN_USE
+    assert {path.name for path in folder.iterdir()} == {"rate-0.001", "rate-0.1"}
+    times = [(folder / run / "result.json").stat().st_mtime_ns for run in ("rate-0.001", "rate-0.1")]
+    assert main([str(file)]) == 0
+    assert times == [(folder / run / "result.json").stat().st_mtime_ns for run in ("rate-0.001", "rate-0.1")]
+    assert record(folder)["runs"][0]["run"] in ("rate-0.001", "rate-0.1")
 
 
 def test_a_log_that_is_damaged_behind_a_finished_run_counts_without_that_line(tmp_path):

@@ -1,20 +1,27 @@
-"""A cell is one worker's at a time: several commands share a folder, each taking cells that are free."""
+"""Who has what: several commands share a folder of cells, and several workers the runs of a cell.
+
+Each takes what is free. The worker that holds a cell writes its record; others only train runs of it.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from rmt.errors import RMTError
 from rmt.train.folder import FolderInUse, locked
 
 IN_USE = os.EX_TEMPFAIL  # a worker's exit code
-PATIENCE_SECONDS = 30.0  # for a run that another process still saves
 LOOK_SECONDS = 1.0  # longer than a look whether a cell is held
 POLL_SECONDS = 0.2
+
+log = logging.getLogger(__name__)
+Value = TypeVar("Value")
 
 
 class CellInUse(RMTError):
@@ -33,8 +40,31 @@ def holding(folder: Path) -> Iterator[None]:
         yield
 
 
+def shared(runs: Mapping[Path, Callable[[], Value]]) -> list[Value]:
+    """What comes of the runs in some folders, in their order; what another process trains is waited for."""
+    done: dict[Path, Value] = {}
+    noted: set[str] = set()
+    while left := [folder for folder in runs if folder not in done]:
+        for folder in left:
+            if not is_held(folder):
+                with suppress(FolderInUse):  # another was quicker
+                    done[folder] = runs[folder]()
+        if held := [folder for folder in left if folder not in done]:
+            note_held([folder.name for folder in held], noted)
+            time.sleep(POLL_SECONDS)
+    return [done[folder] for folder in runs]
+
+
+def note_held(names: Iterable[str], noted: set[str]) -> None:
+    """Say, once of each, that other workers have these."""
+    for name in names:
+        if name not in noted:
+            noted.add(name)
+            log.info("%s: another worker has it, and is waited for", name)
+
+
 def is_held(folder: Path) -> bool:
-    """Whether a worker has the cell in a folder."""
+    """Whether a worker has the cell, or the run, in a folder."""
     try:
         with locked(folder):
             return False
@@ -44,8 +74,8 @@ def is_held(folder: Path) -> bool:
         return True
 
 
-def patiently(action: Callable[[], None], seconds: float = PATIENCE_SECONDS) -> None:
-    """Do what needs a run folder; while another process has it, such as one that still saves, try again."""
+def patiently(action: Callable[[], None], seconds: float) -> None:
+    """Do what needs a folder; while another process has it, if only for a look, try again."""
     deadline = time.monotonic() + seconds
     while True:
         try:

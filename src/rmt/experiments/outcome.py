@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from rmt.experiments.attention_maps import attention_maps
 from rmt.experiments.cell_text import refuse_other_text, with_text
 from rmt.experiments.cells import PlannedCell, recorded_so_far
 from rmt.experiments.constant_answer import constant_answer
+from rmt.experiments.holding import shared
 from rmt.experiments.recipe import Settings, merge, resolve
 from rmt.experiments.run import stored_fingerprint, train, train_seeds
 from rmt.tasks.registry import task_class
@@ -31,7 +33,8 @@ SLIM = ("seed", "value", "steps", "seconds", "samples", "tokens", "parameters", 
 HARDWARE = ("commit", "source", "torch", "device")
 RECORDED = ("rate", "trials", "metric", "runs", "config")  # of a cell, beside what it is
 
-NewObserver = Callable[[], Any]
+NewObserver = Callable[[str], Any]  # of the name of a run
+Begun = dict[str, Any]  # of a record: RECORDED, as far as it is known
 
 
 class RateTrial(NamedTuple):
@@ -53,36 +56,50 @@ def outcome(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[
     Nor is what a record of the cell with fewer seeds has: its rate stays, and the other seeds are added.
     """
     cell = with_text(cell, folder.parent)
+    begun, new = all_trained(cell, folder, new_observer)
+    slimmed = SLIMMED[cell.command]
+    return {"cell": to_dict(cell), **with_runs(begun, [(run, slimmed(run, load_result(run))) for run in new])}
+
+
+def all_trained(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> tuple[Begun, list[Path]]:
+    """What the record of a cell begins with, and the folders of its other runs, all of them finished.
+
+    Other workers may train runs of the cell meanwhile: these are waited for.
+    """
     refuse_other_text(cell, folder.parent)
     former = recorded_so_far(cell, folder.parent)
     begun = {name: former[name] for name in RECORDED} if former.keys() >= set(RECORDED) else {}
-    record = COMMANDS[cell.command](cell.located(folder.parent), folder, new_observer, begun)
-    return {"cell": to_dict(cell), **record}
+    return TRAINED[cell.command](cell.located(folder.parent), folder, new_observer, begun)
 
 
 def trained(
-    cell: PlannedCell, folder: Path, new_observer: NewObserver, begun: dict[str, Any]
-) -> dict[str, Any]:
-    """The outcome of a cell of `rmt train`."""
-    begun = begun or rate_chosen(cell, folder, new_observer)
+    cell: PlannedCell, folder: Path, new_observer: NewObserver, begun: Begun
+) -> tuple[Begun, list[Path]]:
+    """The runs of a cell of `rmt train`."""
+    begun, first = (begun, []) if begun else rate_chosen(cell, folder, new_observer)
     settings = cell.settings if begun["rate"] is None else cell.with_rate(begun["rate"])
-    new = seeds_trained(settings, folder, range(len(begun["runs"]), cell.seeds), new_observer)
-    return with_runs(begun, [(run, slim(run, load_result(run))) for run in new])
+    seeds = range(len(begun["runs"]) + len(first), cell.seeds)
+    return begun, [*first, *seeds_trained(settings, folder, seeds, new_observer)]
 
 
-def rate_chosen(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> dict[str, Any]:
-    """The record of a cell once its rate is chosen; the trial is the run of seed 0 where it is as long."""
+def rate_chosen(cell: PlannedCell, folder: Path, new_observer: NewObserver) -> tuple[Begun, list[Path]]:
+    """What is known of a cell once its rate is chosen."""
     if not cell.rates:
-        return {"rate": None, "trials": [], "runs": []}
-    sign = sign_of(cell)
-    trials = [tried(cell, rate, folder, new_observer()) for rate in cell.rates]
+        return {"rate": None, "trials": [], "runs": []}, []
+    runs = {trial_folder(cell, rate, folder): rate for rate in cell.rates}
+    trials = shared({run: partial(tried, cell, rate, run, new_observer) for run, rate in runs.items()})
+    return best_of(cell, trials, sign_of(cell))
+
+
+def best_of(cell: PlannedCell, trials: Sequence[RateTrial], sign: int) -> tuple[Begun, list[Path]]:
+    """The record of a cell after its trials, and the run of seed 0 where the best was as long."""
     best = max(trials, key=lambda trial: trial.rank(sign))
     if best.validation is None:
         raise ConfigError(
             f"every rate of {cell.name} diverges: {', '.join(map(str, cell.rates))}; give others"
         )
     chosen = {"rate": best.rate, "trials": [shown_trial(trial) for trial in trials], "runs": []}
-    return with_runs(chosen, [(best.run, slim(best.run, load_result(best.run)))] if cell.reuses_trial else [])
+    return chosen, [best.run] if cell.reuses_trial else []
 
 
 def with_runs(record: dict[str, Any], runs: Sequence[tuple[Path, dict[str, Any]]]) -> dict[str, Any]:
@@ -90,17 +107,20 @@ def with_runs(record: dict[str, Any], runs: Sequence[tuple[Path, dict[str, Any]]
     named = {**record, "runs": [*record["runs"], *(run for _, run in runs)]}
     if runs and "config" not in record:
         result = load_result(runs[0][0])
-        named |= {"metric": result["metric"], "config": result["config"]}
+        named |= {"metric": result["metric"], "config": shown_config(result)}
     return named
 
 
-def tried(cell: PlannedCell, rate: float, folder: Path, observer: Any) -> RateTrial:
+def trial_folder(cell: PlannedCell, rate: float, folder: Path) -> Path:
+    """Where the trial of a rate lies."""
+    return folder / f"{'rate' if cell.reuses_trial else 'trial'}-{rate:g}"
+
+
+def tried(cell: PlannedCell, rate: float, run: Path, new_observer: NewObserver) -> RateTrial:
     """Train seed 0 with a rate, for as long as a trial is."""
-    settings = cell.with_rate(rate)
-    run = folder / f"{'rate' if cell.reuses_trial else 'trial'}-{rate:g}"
+    settings, observer = cell.with_rate(rate), new_observer(run.name)
     if cell.trial_steps:
         settings = merge(settings, {"train": {"steps": cell.trial_steps}})
-    observer.note(f"{run.name}:")
     try:
         result, _ = train(resolve(settings), run, observer)
     except Diverged as error:
@@ -125,16 +145,14 @@ def seeds_trained(settings: Settings, folder: Path, seeds: range, new_observer: 
     """Runs of seeds, at once where that is possible; returns their folders."""
     if not seeds:
         return []
-    config = resolve(merge(settings, {"seed": seeds[0]}))
-    folders = [seed_folder(folder, seed) for seed in seeds]
-    if len(seeds) > 1 and is_stackable(config):
-        train_seeds(config, folder, [new_observer() for _ in seeds])
-        return folders
-    for seed, run in zip(seeds, folders, strict=True):
-        observer = new_observer()
-        observer.note(f"{run.name}:")
-        train(resolve(merge(settings, {"seed": seed})), run, observer)
-    return folders
+    configs = {seed_folder(folder, seed): resolve(merge(settings, {"seed": seed})) for seed in seeds}
+    first = next(iter(configs.values()))
+    if len(seeds) > 1 and is_stackable(first):
+        observers = [new_observer(run.name) for run in configs]
+        shared({next(iter(configs)): partial(train_seeds, first, folder, observers)})
+    else:
+        shared({run: partial(train, config, run, new_observer(run.name)) for run, config in configs.items()})
+    return [*configs]
 
 
 def is_stackable(config: RunConfig) -> bool:
@@ -194,39 +212,38 @@ def by_segment(run: Path, settings: dict[str, Any]) -> dict[str, float]:
 
 
 def finetuned(
-    cell: PlannedCell, folder: Path, new_observer: NewObserver, begun: dict[str, Any]
-) -> dict[str, Any]:
-    """The outcome of a cell of `rmt finetune`: the rate by F1 on validation, then the seeds."""
+    cell: PlannedCell, folder: Path, new_observer: NewObserver, begun: Begun
+) -> tuple[Begun, list[Path]]:
+    """The runs of a cell of `rmt finetune`: the rate by F1 on validation, then the seeds."""
     from rmt.documents.config import FinetuneConfig
     from rmt.documents.finetune import finetune
     from rmt.documents.hyperpartisan import load_hyperpartisan
 
     corpus = load_hyperpartisan(cell.settings["path"])
 
-    def run(rate: float, seed: int, name: str) -> tuple[Path, dict[str, Any]]:
+    def result_of(rate: float, seed: int, run: Path) -> dict[str, Any]:
         settings = merge(cell.with_rate(rate), {"seed": seed})
-        result, _ = finetune(from_dict(FinetuneConfig, settings), corpus, folder / name, new_observer())
-        return folder / name, result
+        return finetune(from_dict(FinetuneConfig, settings), corpus, run, new_observer(run.name))[0]
 
+    def document_trial(rate: float, run: Path) -> RateTrial:
+        return RateTrial(rate, run, result_of(rate, 0, run)["metrics"]["valid"]["f1"], 0.0)
+
+    first: list[Path] = []
     if not begun:
-        trials = {rate: run(rate, 0, f"rate-{rate:g}") for rate in cell.rates}
-        best = max(trials, key=lambda rate: trials[rate][1]["metrics"]["valid"]["f1"])
-        scores = {rate: result["metrics"]["valid"]["f1"] for rate, (_, result) in trials.items()}
-        begun = {
-            "rate": best,
-            "trials": [shown_trial(RateTrial(rate, trials[rate][0], scores[rate], 0.0)) for rate in trials],
-            "metric": "f1",
-            "runs": [slim_document(*trials[best])],
-            "config": shown_config(trials[best][1]),
-        }
-    new = [run(begun["rate"], seed, f"seed-{seed}") for seed in range(len(begun["runs"]), cell.seeds)]
-    return {**begun, "runs": [*begun["runs"], *(slim_document(*entry) for entry in new)]}
+        runs = {trial_folder(cell, rate, folder): rate for rate in cell.rates}
+        trials = shared({run: partial(document_trial, rate, run) for run, rate in runs.items()})
+        begun, first = best_of(cell, trials, 1)
+    seeds = range(len(begun["runs"]) + len(first), cell.seeds)
+    folders = {seed_folder(folder, seed): seed for seed in seeds}
+    shared({run: partial(result_of, begun["rate"], seed, run) for run, seed in folders.items()})
+    return begun, [*first, *folders]
 
 
 def shown_config(result: dict[str, Any]) -> dict[str, Any]:
-    """The configuration of a fine-tuning run, with the length that its segments came to, if it is known."""
+    """The configuration of a run; of documents with the length that their segments came to, if known."""
     config = result["config"]
-    return {**config, "segment_length": result.get("segment_length", config["segment_length"])}
+    of_segments = {name: result[name] for name in ("segment_length",) if name in config and name in result}
+    return {**config, **of_segments}
 
 
 def slim_document(run: Path, result: dict[str, Any]) -> dict[str, Any]:
@@ -240,4 +257,5 @@ def slim_document(run: Path, result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-COMMANDS = {"train": trained, "finetune": finetuned}
+TRAINED = {"train": trained, "finetune": finetuned}
+SLIMMED = {"train": slim, "finetune": slim_document}

@@ -6,12 +6,13 @@ import logging
 import math
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmt.experiments.cells import PlannedCell, record_of, write_cell
-from rmt.experiments.holding import POLL_SECONDS, is_held
+from rmt.experiments.holding import POLL_SECONDS, is_held, note_held
 from rmt.experiments.launchers import NO_JOB, Job, WorkerLauncher
 from rmt.stopping import REQUEST, Stopped
 
@@ -45,28 +46,37 @@ def reproduce(
 ) -> list[dict[str, Any]]:
     """Train `cells` in folders of `folder`; returns the records there are.
 
-    A cell that a worker of another command has is waited for. After `limits.seconds` what still runs is
-    stopped, and so it is by a signal: it saves and ends, and the same call goes on from there.
+    Workers without a cell of their own train runs of the others'. A cell that a worker of another command
+    has is waited for. After `limits.seconds` what still runs is stopped, and so it is by a signal: it saves
+    and ends, and the same call goes on from there.
     """
     waiting = [cell for cell in cells if not record_of(cell, folder)]
     jobs: list[tuple[PlannedCell, Job]] = []
+    workers: Counter[str] = Counter()  # that were started, by cell
     noted: set[str] = set()
     deadline = time.monotonic() + limits.seconds
     try:
         with REQUEST.deferred():
             while (waiting or jobs) and time.monotonic() < deadline and not REQUEST.signal:
-                while len(jobs) < limits.workers and (free := free_cell(waiting, folder)):
-                    waiting.remove(free)
-                    jobs.append((free, started(free, folder, launcher)))
+                while len(jobs) < limits.workers and (
+                    chosen := free_cell(waiting, folder) or least_helped((cell for cell, _ in jobs), workers)
+                ):
+                    waiting = [cell for cell in waiting if cell is not chosen]
+                    workers[chosen.name] += 1
+                    jobs.append((chosen, started(chosen, folder, launcher)))
                 if not jobs:
-                    note_held(waiting, noted)
+                    note_held((cell.name for cell in waiting), noted)
                 for cell, job in [entry for entry in jobs if entry[1].ended()]:
                     jobs.remove((cell, job))
+                    going_on = {other.name for other, _ in jobs}
+                    if cell.name in going_on:
+                        continue
+                    del workers[cell.name]
                     ended = ended_cell(cell, folder)
                     if not ended.record and is_held(folder / cell.name):  # another command was quicker
                         waiting.append(cell)
                     else:
-                        report_ended(ended, len(waiting) + len(jobs))
+                        report_ended(ended, len(waiting) + len(going_on))
                 time.sleep(POLL_SECONDS)
             stop([job for _, job in jobs], REQUEST.signal or signal.SIGTERM, bool(REQUEST.signal))
             records = [record for cell in cells if (record := record_of(cell, folder))]
@@ -84,12 +94,10 @@ def free_cell(cells: Iterable[PlannedCell], folder: Path) -> PlannedCell | None:
     return next((cell for cell in cells if not is_held(folder / cell.name)), None)
 
 
-def note_held(cells: Iterable[PlannedCell], noted: set[str]) -> None:
-    """Say, once of each, that workers of other commands have these cells."""
-    for cell in cells:
-        if cell.name not in noted:
-            noted.add(cell.name)
-            log.info("%s: another worker has it, and is waited for", cell.name)
+def least_helped(cells: Iterable[PlannedCell], workers: Mapping[str, int]) -> PlannedCell | None:
+    """Of the cells at work that could do with another worker, the one with fewest."""
+    helped = (cell for cell in cells if workers[cell.name] < cell.most_workers)
+    return min(helped, key=lambda cell: workers[cell.name], default=None)
 
 
 def started(cell: PlannedCell, folder: Path, launcher: WorkerLauncher) -> Job:

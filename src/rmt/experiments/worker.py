@@ -2,10 +2,11 @@
 
 SETTINGS is a YAML file, a planned cell: settings as in a config file, rates, seeds. It is trained in the
 folder beside it that has its name without the ending: `runs/tiny/copy-4-3-rmt-4.yaml` in
-`runs/tiny/copy-4-3-rmt-4`. Killed and started again, it goes on, and no finished run is trained again. It
-exits as the command does: 0 when finished, 2 with one line on a user's mistake, 128 plus the number of a
-signal that stopped it, 1 otherwise; 75, without a word, while another worker has the cell. When the process
-that started it is gone, it saves and ends.
+`runs/tiny/copy-4-3-rmt-4`. Killed and started again, it goes on, and no finished run is trained again. Where
+another worker has the cell, this one trains runs of it that are free. It exits as the command does: 0 when
+the cell is finished, 2 with one line on a user's mistake, 128 plus the number of a signal that stopped it, 1
+otherwise; 75 where the cell's record is left to the other worker. When the process that started it is gone,
+it saves and ends.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from rmt.errors import ConfigError, RMTError
+from rmt.experiments.cell_text import with_text
 from rmt.experiments.cells import RECORD, PlannedCell, load_cell, record_of, recorded_so_far
-from rmt.experiments.holding import IN_USE, CellInUse, holding, patiently
-from rmt.experiments.outcome import outcome
+from rmt.experiments.holding import IN_USE, CellInUse, holding
+from rmt.experiments.outcome import all_trained, outcome
 from rmt.experiments.stretches import LEFT, timed
 from rmt.seal import sealed
 from rmt.stopping import Interrupted, handling_signals, hang_up_with_parent, reraising_interruptions
@@ -29,16 +31,17 @@ log = logging.getLogger(__name__)
 
 
 class LoggedRun:
-    """An observer that writes a line per evaluation to the log."""
+    """An observer that writes a line per evaluation to the log, with the name of the run."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.loss = float("nan")
 
     def note(self, text: str) -> None:
-        log.info(text)
+        log.info("%s  %s", self.name, text)
 
     def warning(self, text: str) -> None:
-        log.warning(text)
+        log.warning("%s  %s", self.name, text)
 
     def begin(self, steps: int) -> None: ...
 
@@ -47,7 +50,7 @@ class LoggedRun:
 
     def evaluated(self, record: dict[str, Any]) -> None:
         scores = (f"{name} {value:.4f}" for name, value in record.items() if isinstance(value, float))
-        log.info("step %d  training loss %.3f  %s", record["step"], self.loss, "  ".join(scores))
+        self.note(f"step {record['step']}  training loss {self.loss:.3f}  {'  '.join(scores)}")
 
     def testing(self, done: int, total: int) -> None: ...
 
@@ -82,8 +85,13 @@ def work(file: Path) -> None:
     if folder == file:
         raise ConfigError(f"settings {str(file)!r} must be a file with the ending .yaml")
     cell = load_cell(file)
-    with holding(folder):
-        patiently(lambda: train_cell(cell, folder))
+    try:
+        with holding(folder):
+            train_cell(cell, folder)
+    except CellInUse:
+        if cell.most_workers > 1:
+            all_trained(with_text(cell, folder.parent), folder, LoggedRun)
+        raise
 
 
 def train_cell(cell: PlannedCell, folder: Path) -> None:
