@@ -76,4 +76,9 @@ def test_durations_are_in_the_unit_that_fits(seconds, text):
 
 
 def test_a_text_is_trained_in_lanes():
-    assert str(Budget(2000, 64, "modern-2", True)) == "2,000 updates of 64 lanes, recipe modern-2"
+    assert str(Budget(2000, 64, "lanes", "modern-2")) == "2,000 updates of 64 lanes, recipe modern-2"
+
+
+def test_documents_are_passed_over_until_it_gets_no_better():
+    budget = Budget(0, 16, "documents", "finetune", 10.0)
+    assert str(budget) == "at most 10 passes in updates of 16 documents, recipe finetune"

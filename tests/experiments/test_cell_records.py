@@ -25,6 +25,7 @@ COPY = PlannedCell(
     rates=(0.01, 0.1),
 )
 SETTINGS = {"backbone": "bert", "segments": 2, "segment_length": None, "memory": 10, "depth": "full"}
+SETTINGS |= {"batch": 16, "epochs": 10.0}
 RECORDS = {
     "train": made_record(COPY, [0.5, 0.6]),
     "finetune": {

@@ -5,13 +5,17 @@ from html import unescape
 
 import pytest
 
+from rmt.experiments.claims import verdicts
 from rmt.experiments.comparison import rows_of, without_cell
+from rmt.experiments.labels import hues
 from rmt.experiments.made_text import prepare_made_text
 from rmt.experiments.page import MOST_LINES, page
 from rmt.experiments.page_style import STYLE
 from rmt.experiments.page_tables import MOST_OPEN, published_table, rows_table
 from rmt.experiments.paper import exhibit_rows
 from rmt.experiments.suites import Order, plan
+from rmt.experiments.tables import markdown_report
+from rmt.experiments.verdicts import by_evidence
 from tests.experiments.paper_records import paper_records
 from tests.experiments.records import made_record, with_maps
 from tests.experiments.report_records import gpu_records, gpu_rows
@@ -144,3 +148,22 @@ def test_the_contents_name_every_section_in_its_order():
     links = re.findall(r'<a href="#([^"]+)">', whole.partition("<nav>")[2].partition("</nav>")[0])
     assert links == re.findall(r'<h2 id="([^"]+)"', whole)
     assert {"orders", "figure-6", "figure-9"} <= {*links}
+
+
+def test_models_that_the_paper_does_not_have_are_told_apart_by_colour():
+    colours = hues(["rmt", "gte", "bert", "gte"])
+    assert (colours["rmt"], len({colours["rmt"], colours["gte"], colours["bert"]})) == ("rmt", 3)
+
+
+def test_claims_without_evidence_are_folded_and_in_text_one_line():
+    records = gpu_records("figure-8")
+    judged, others = by_evidence(verdicts(rows_of(records)))
+    assert judged
+    assert others
+    folded = page(records).partition('<h2 id="claims">')[2].partition("<h2")[0].rpartition("<details>")[2]
+    assert f"<summary>{len(others)} claims not measured</summary>" in folded
+    assert folded.count("<li>") == len(others)
+    lines = [line for line in markdown_report(records).splitlines() if line.startswith("- ")]
+    (last,) = [line for line in lines if line.startswith("- **not measured**: ")]
+    assert all(verdict.claim.text in last for verdict in others)
+    assert not any(verdict.claim.text in last for verdict in judged)

@@ -22,16 +22,20 @@ ALONE = 0.95  # of the time of cells, from which on they were at work one after 
 
 
 class Budget(NamedTuple):
-    """Updates, of how much each, by which recipe."""
+    """Updates, of how much each, by which recipe; or passes, where runs end when they get no better."""
 
     updates: int
     batch: int
+    of: str  # what a batch has
     recipe: str
-    is_text: bool
+    passes: float = 0.0
 
     def __str__(self) -> str:
-        lanes = f" of {self.batch:,} {'lanes' if self.is_text else 'sequences'}" if self.batch else ""
-        return f"{self.updates:,} update{'s' * (self.updates != 1)}{lanes}, recipe {self.recipe}"
+        amount = f"{self.updates:,} update{'s' * (self.updates != 1)}"
+        if self.passes:
+            amount = f"at most {self.passes:g} pass{'es' * (self.passes != 1)} in updates"
+        batch = f" of {self.batch:,} {self.of}" if self.batch else ""
+        return f"{amount}{batch}, recipe {self.recipe}"
 
 
 class DeviceTime(NamedTuple):
@@ -50,8 +54,11 @@ class DeviceTime(NamedTuple):
 
 
 def budget_of(row: ComparedRow) -> Budget:
+    if row.is_documents:
+        config = row.record["config"]
+        return Budget(0, config["batch"], "documents", row.recipe, config["epochs"])
     batch = row.settings("train").get("batch", 0)
-    return Budget(row.updates, batch, row.recipe, not row.segments)
+    return Budget(row.updates, batch, "sequences" if row.segments else "lanes", row.recipe)
 
 
 def budgets(rows: Iterable[ComparedRow]) -> str:
@@ -70,7 +77,8 @@ def budgets(rows: Iterable[ComparedRow]) -> str:
 def ranged(budgets: Sequence[Budget]) -> str:
     """Many budgets in few words."""
     batches = between(budget.batch for budget in budgets if budget.batch)
-    return f"{between(budget.updates for budget in budgets)} updates" + (f" of {batches}" if batches else "")
+    updates = between(budget.updates for budget in budgets if budget.updates)
+    return f"{updates} updates" + (f" of {batches}" if batches else "")
 
 
 def papers_budget(rows: Iterable[PublishedRow]) -> str:
@@ -94,7 +102,8 @@ def exhibit_budget(name: str, rows: Sequence[ComparedRow]) -> str:
     parts = (budgets(rows), papers_budget(exhibit_rows(name)))
     devices = names((run for row in rows for run in row.runs), "device")
     time = f"Device time {device_time(records_of(rows))}, on {devices}."
-    return " ".join(filter(None, (f"{'; '.join(filter(None, parts))}.", time, MEASURED.get(name))))
+    amounts = "; ".join(filter(None, parts))
+    return " ".join(filter(None, (f"{amounts[:1].upper()}{amounts[1:]}.", time, MEASURED.get(name))))
 
 
 def summary(exhibits: Exhibits) -> str:

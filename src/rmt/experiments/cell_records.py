@@ -40,6 +40,8 @@ SHOWN_SETTINGS: dict[str, tuple[type, ...]] = {
     "segment_length": (int, NoneType),
     "memory": (int,),
     "depth": (int, str),
+    "batch": (int,),
+    "epochs": (float,),
 }  # what reports show of rmt finetune's
 LONGEST_NUMBER = 10  # digits of a segment's
 RUN_NUMBERS = ("value", "steps", "seconds")

@@ -91,9 +91,14 @@ class ComparedRow(NamedTuple):
     def updates(self) -> int:
         return int(self.runs[0]["steps"])
 
+    @property
+    def is_documents(self) -> bool:
+        """Whether `rmt finetune` made its runs, each of which ends when it gets no better."""
+        return bool(self.record["cell"]["command"] == "finetune")
+
     def settings(self, group: str) -> Record:
-        """A group of what its runs were configured with; none of a cell of `rmt finetune`."""
-        return dict(self.record["config"][group]) if self.record["cell"]["command"] == "train" else {}
+        """A group of what its runs were configured with; none of documents."""
+        return {} if self.is_documents else dict(self.record["config"][group])
 
     @property
     def edge(self) -> str:
@@ -128,8 +133,7 @@ class ComparedRow(NamedTuple):
     @property
     def asked(self) -> dict[int, int]:
         """How far before each answering segment the task asks."""
-        is_trained = self.record["cell"]["command"] == "train"
-        return distances_of(self.record["config"]) if is_trained and self.segments > 1 else {}
+        return {} if self.is_documents or self.segments <= 1 else distances_of(self.record["config"])
 
     @property
     def by_segment(self) -> dict[int, float]:
@@ -289,10 +293,8 @@ def finetuned_row(record: Record, exhibit: str) -> ComparedRow:
         exhibit, record["cell"]["name"], "hyperpartisan", config["segments"], config["segment_length"] or 0,
         backbone, config["memory"], 0, str(config["depth"]), "finetune", record, None,
     )  # fmt: skip
-    matches = (
-        line for line in exhibit_rows(exhibit) if (line.model, line.segments) == (backbone, row.segments)
-    )
-    return row._replace(published=next(matches, None))
+    known = {(line.model, line.segments): line for line in exhibit_rows(exhibit)}
+    return row._replace(published=known.get((backbone, row.segments)))
 
 
 MAKERS = {"train": trained_row, "finetune": finetuned_row}

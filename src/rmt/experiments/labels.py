@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Sequence
 
 from rmt.experiments.comparison import ComparedRow
-from rmt.experiments.paper import PublishedRow, published_rows
+from rmt.experiments.paper import PublishedRow
 
 NAMES = {
     "rmt": "RMT",
@@ -18,16 +18,16 @@ NAMES = {
 DASH = "–"
 AVERAGED = "mean of answers"  # of segments that know nothing of each other
 EDGE = "‡"  # of a rate: the largest or the smallest that was tried
-OTHER_MODELS = tuple(sorted({row.model for row in published_rows()} - set(NAMES)))  # of documents
 HUES = 5  # that other models share
 Row = ComparedRow | PublishedRow
 
 
-def hue(model: str) -> str:
-    """The class of a model's colour."""
-    if model in NAMES:
-        return model
-    return f"hue-{OTHER_MODELS.index(model) % HUES if model in OTHER_MODELS else 0}"
+def hues(models: Iterable[str]) -> dict[str, str]:
+    """The class of each model's colour: its own, or in turn one of those that other models share."""
+    others = [model for model in dict.fromkeys(models) if model not in NAMES]
+    return {model: model for model in NAMES} | {
+        model: f"hue-{number % HUES}" for number, model in enumerate(others)
+    }
 
 
 def model_name(row: Row) -> str:

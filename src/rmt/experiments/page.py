@@ -28,14 +28,13 @@ from rmt.experiments.page_tables import (
     table,
 )
 from rmt.experiments.tables import TITLES
-from rmt.experiments.verdicts import Verdict
+from rmt.experiments.verdicts import NOT_MEASURED, Verdict, by_evidence
 
 VERDICT_CSS = {
     "holds": "good",
     "holds with a condition": "partly",
     "undecided": "none",
     "does not hold": "bad",
-    "not measured": "none",
 }
 AGAINST_FIRST = (False, None, True)  # outcomes
 LONGEST_CONDITION = 120  # characters that are shown beside a verdict
@@ -99,13 +98,21 @@ def contents(sections: Iterable[Section]) -> str:
 
 
 def claims_section(shown: Sequence[Verdict]) -> str:
-    """A line for each claim, with the rows that show it."""
+    """A line for each claim, with the rows that show it; folded, what these cells say nothing of."""
+    judged, others = by_evidence(shown)
     lines = []
-    for verdict in shown:
-        claim = f"{escape(verdict.claim.text)} <small>({number_of(verdict.claim.exhibit)})</small>"
+    for verdict in judged:
         word = f'<b class="{VERDICT_CSS[verdict.word]}">{verdict.word}</b>'
-        lines.append(f"<tr><td>{claim}</td><td>{word} {comparisons(verdict)}</td></tr>")
-    return f'<h2 id="claims">Claims</h2>{table("claims", ("the paper says", "here"), lines)}'
+        lines.append(f"<tr><td>{claim_of(verdict)}</td><td>{word} {comparisons(verdict)}</td></tr>")
+    measured = table("claims", ("the paper says", "here"), lines) if lines else ""
+    left = "".join(f"<li>{claim_of(verdict)}</li>" for verdict in others)
+    summary = f"{counted(len(others), 'claim')} {NOT_MEASURED}"
+    folded = f"<details><summary>{summary}</summary><ul>{left}</ul></details>" if left else ""
+    return f'<h2 id="claims">Claims</h2>{measured}{folded}'
+
+
+def claim_of(verdict: Verdict) -> str:
+    return f"{escape(verdict.claim.text)} <small>({number_of(verdict.claim.exhibit)})</small>"
 
 
 def orders_section(exhibits: Exhibits) -> str:
@@ -121,8 +128,6 @@ def comparisons(verdict: Verdict) -> str:
     rows = [row for evidence in verdict.evidence for row in evidence.rows]
     condition = linked(verdict.condition, rows)
     is_short = len(verdict.condition) <= LONGEST_CONDITION
-    if not verdict.evidence:
-        return condition
     by_outcome = sorted(verdict.evidence, key=lambda evidence: AGAINST_FIRST.index(evidence.holds))
     first, rest = by_outcome[:MOST_LINES], by_outcome[MOST_LINES:]
     folded = f"<details><summary>{len(rest)} more</summary>{bullets(rest)}</details>" if rest else ""

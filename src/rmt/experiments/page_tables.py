@@ -16,7 +16,7 @@ from rmt.experiments.labels import (
     DASH,
     carried,
     how,
-    hue,
+    hues,
     model_name,
     name_at_position,
     position_name,
@@ -73,11 +73,11 @@ def rows_table(name: str, rows: Sequence[ComparedRow]) -> str:
         if texts == {DASH}
     }
     columns = [column for column in COLUMNS if column.css not in empty]
-    lines = []
+    lines, colours = [], hues(row.model for row in rows)
     for where, members in by_place(rows).items():
         usual = Counter(map(budget_of, members)).most_common(1)[0][0]
         lines.append(place_line(where, str(usual), len(columns)))
-        lines += (table_row(row, usual, columns) for row in members)
+        lines += (table_row(row, usual, columns, colours[row.model]) for row in members)
     below = f'<p class="budget">{AT_EDGE}</p>' if note(rows) else ""
     return table("rows", (column.heading for column in columns), lines) + below
 
@@ -99,12 +99,12 @@ def anchor(row: ComparedRow) -> str:
     return escape(f"{row.exhibit}.{row.name}")
 
 
-def table_row(row: ComparedRow, usual: Budget, columns: Sequence[Column]) -> str:
+def table_row(row: ComparedRow, usual: Budget, columns: Sequence[Column], colour: str) -> str:
     """A cell's line; the runs behind it open below how it was trained."""
     fields = fields_of(row)
     published = row.published
     cells = {
-        "model": model(model_name(row), hue(row.model), carried(row)),
+        "model": model(model_name(row), colour, carried(row)),
         "paper": printed(published.printed if published else None),
         "files": measured(published.measured if published else None),
         "ours": ours(row, fields),
@@ -186,20 +186,20 @@ def published_table(name: str, rows: Sequence[ComparedRow]) -> str:
     columns = [column for column in COLUMNS if column.css != "difference"]
     if all(row.printed is None for row in others):
         columns = [column for column in columns if column.css != "paper"]
-    lines = []
+    lines, colours = [], hues([*(row.model for row in rows), *(row.model for row in others)])
     for where, members in by_place(others).items():
         lines.append(place_line(where, "", len(columns)))
-        lines += (f"<tr>{line_of(published_cells(row), columns)}</tr>" for row in members)
+        lines += (f"<tr>{line_of(published_cells(row, colours[row.model]), columns)}</tr>" for row in members)
     summary = f"{len(others)} row{'s' * (len(others) > 1)} of the paper without a cell of ours"
     body = table("rows other", (column.heading for column in columns), lines)
     state = " open" if len(others) <= MOST_OPEN else ""
     return f"<details{state}><summary>{summary}</summary>{body}</details>"
 
 
-def published_cells(row: PublishedRow) -> Cells:
+def published_cells(row: PublishedRow, colour: str) -> Cells:
     notes = (published_depth(row), row.note)
     return {
-        "model": model(model_name(row), hue(row.model), carried(row)),
+        "model": model(model_name(row), colour, carried(row)),
         "paper": printed(row.printed),
         "files": measured(row.measured),
         "ours": DASH,

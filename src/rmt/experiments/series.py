@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rmt.experiments.comparison import MODELS, ComparedRow, rank, reference_of
 from rmt.experiments.drawing import ChartPoint, Series
-from rmt.experiments.labels import Row, hue, labels, model_name
+from rmt.experiments.labels import Row, hues, labels, model_name
 from rmt.experiments.paper import PublishedRow, exhibit_rows
 from rmt.experiments.scales import Span
 from rmt.tasks.registry import METRICS
@@ -51,6 +51,7 @@ def styled(ours: dict[Key, list[ChartPoint]], papers: dict[Key, list[ChartPoint]
     """Lines in the order of models; each with a mark, and its place among the lines of its model."""
     keys = sorted({*ours, *papers}, key=natural)
     counts = Counter(model for model, _ in keys)
+    colours = hues(model for model, _ in (*ours, *papers))
     series, of_model = [], Counter[str]()
     for (model, label), mark in zip(keys, marks(model for model, _ in keys), strict=True):
         for points, name, dotted in (
@@ -59,7 +60,7 @@ def styled(ours: dict[Key, list[ChartPoint]], papers: dict[Key, list[ChartPoint]
         ):
             if points:
                 style = (dotted, mark, of_model[model], counts[model])
-                series.append(Series(name, hue(model), tuple(points), *style))
+                series.append(Series(name, colours[model], tuple(points), *style))
         of_model[model] += 1
     return series
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rmt.experiments.budget import exhibit_budget, names, summary
+from rmt.experiments.budget import between, exhibit_budget, names, summary
 from rmt.experiments.claims import verdicts
 from rmt.experiments.comparison import ComparedRow, Record, rows_of
 from rmt.experiments.equal_time import ABOUT as EQUAL_TIME
@@ -17,7 +17,7 @@ from rmt.experiments.map_figures import FIGURES, map_lines
 from rmt.experiments.map_figures import HEADINGS as MAP_HEADINGS
 from rmt.experiments.orders import order_lines
 from rmt.experiments.report import markdown
-from rmt.experiments.verdicts import verdict_lines
+from rmt.experiments.verdicts import NOT_MEASURED, by_evidence, verdict_lines
 
 TITLES = {
     "figure-3": "Figure 3: copy, reverse, associative retrieval",
@@ -86,7 +86,7 @@ def fields_of(row: ComparedRow) -> Fields:
         DASH if row.original is None else number(row.original, row),
         difference(row),
         how(row) or DASH,
-        f"{row.updates:,}",
+        between(run["steps"] for run in row.runs),
         row.recipe,
         names(row.runs, "source"),
     )
@@ -143,12 +143,14 @@ def markdown_report(records: Sequence[Record]) -> str:
     for name, panels in FIGURES.items():
         if lines := map_lines([*panels(exhibits)]):
             parts += [f"## {TITLES[name]}", ABOUT_MAPS, markdown(MAP_HEADINGS, lines)]
+    judged, others = by_evidence(verdicts(exhibits))
     claims = [
         "\n".join([f"- {verdict.claim.text} ({verdict.claim.exhibit}): **{word}**", *indented(comparisons)])
-        for verdict in verdicts(exhibits)
+        for verdict in judged
         for word, *comparisons in [verdict_lines(verdict)]
     ]
-    parts += ["## Claims", "\n".join(claims)]
+    left = "; ".join(f"{verdict.claim.text} ({verdict.claim.exhibit})" for verdict in others)
+    parts += ["## Claims", "\n".join([*claims, *([f"- **{NOT_MEASURED}**: {left}"] if left else [])])]
     if compared := order_lines(exhibits):
         parts += ["## Order of the models in two sizes", "\n".join(f"- {line}" for line in compared)]
     return "\n\n".join(parts)
@@ -165,13 +167,16 @@ def latex_report(records: Sequence[Record]) -> str:
     """A tabular of booktabs for each figure and table, and the claims as a list."""
     exhibits = rows_of(records)
     parts = [latex_table(name, rows) for name, rows in exhibits.items()]
-    claims = itemized(
-        f"{escaped(verdict.claim.text)}: \\emph{{{escaped(word)}}}"
-        + (f"\n{itemized(map(escaped, comparisons))}" if comparisons else "")
-        for verdict in verdicts(exhibits)
+    judged, others = by_evidence(verdicts(exhibits))
+    claims = [
+        f"{escaped(verdict.claim.text)}: \\emph{{{escaped(word)}}}\n{itemized(map(escaped, comparisons))}"
+        for verdict in judged
         for word, *comparisons in [verdict_lines(verdict)]
-    )
-    return "\n\n".join([*parts, claims]) + "\n"
+    ]
+    if others:
+        left = escaped("; ".join(verdict.claim.text for verdict in others))
+        claims.append(f"\\emph{{{NOT_MEASURED}}}: {left}")
+    return "\n\n".join([*parts, itemized(claims)]) + "\n"
 
 
 def itemized(items: Iterable[str]) -> str:

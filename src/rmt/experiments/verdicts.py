@@ -17,6 +17,8 @@ from rmt.experiments.comparison import Exhibits
 from rmt.experiments.evidence import WORDS, Evidence, Outcome
 from rmt.experiments.labels import NAMES
 
+NOT_MEASURED = "not measured"
+
 
 def none_lacking(exhibits: Exhibits) -> Iterable[str]:
     return ()
@@ -46,7 +48,7 @@ class Verdict(NamedTuple):
     def word(self) -> str:
         outcomes = {evidence.holds for evidence in self.evidence}
         if not outcomes:
-            return "not measured"
+            return NOT_MEASURED
         if outcomes == {True} and not self.missing:
             return "holds"
         if True in outcomes:
@@ -98,3 +100,12 @@ class Verdict(NamedTuple):
 def verdict_lines(verdict: Verdict) -> list[str]:
     """A verdict as text: its word and condition, then a line for each piece of evidence."""
     return [" ".join(filter(None, (verdict.word, verdict.condition))), *map(str, verdict.evidence)]
+
+
+def by_evidence(verdicts: Iterable[Verdict]) -> tuple[list[Verdict], list[Verdict]]:
+    """Those of claims that were measured, and the others."""
+    judged: list[Verdict] = []
+    others: list[Verdict] = []
+    for verdict in verdicts:
+        (judged if verdict.evidence else others).append(verdict)
+    return judged, others
