@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rmt.analysis.curve_figure import draw_curves
+from rmt.analysis.curve_figure import CHART_SIZE, draw_curves
 from rmt.analysis.curve_page import curve_page
 from rmt.analysis.curves import MOST_POINTS, CurveSheet, PlottedRun, average, chart
 from tests.analysis.pages import Visit, chromium
@@ -59,6 +59,22 @@ def test_a_picture_has_one_colour_for_a_curve_and_a_legend_that_fits(monkeypatch
     assert page.x0 <= box.x0 < box.x1 <= page.x1
     assert page.y0 <= box.y0 < box.y1 <= page.y1
     assert min(axis.get_window_extent().height for axis in figure.axes) > page.height / 3
+
+
+@pytest.mark.parametrize(("count", "across"), [(1, 1), (3, 3), (4, 2), (5, 3), (8, 3)])
+def test_a_picture_of_many_charts_has_rows_of_three_at_most(monkeypatch, count, across):
+    pytest.importorskip("matplotlib")
+    kept = []
+    monkeypatch.setattr("rmt.analysis.curve_figure.save", lambda figure, path: kept.append(figure))
+    charts = [chart(f"border {number}", {"rmt": [[(1, 2.0), (2, 1.0)]]}) for number in range(count)]
+    draw_curves(CurveSheet("copy", "a note", charts, []), Path("curves.png"))
+    (figure,) = kept
+    figure.canvas.draw()
+    boxes = [axis.get_window_extent() for axis in figure.axes]
+    assert [axis.get_title(loc="left") for axis in figure.axes] == [drawn.quantity for drawn in charts]
+    assert len({round(box.x0) for box in boxes}) == across
+    assert figure.get_figwidth() == across * CHART_SIZE[0]
+    assert all(box.height > CHART_SIZE[1] * figure.dpi / 2 for box in boxes)
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
 """`rmt evaluate`, `rmt runs`, `rmt report` and `rmt data`."""
 
 import json
+import shutil
 
 import pytest
 
 from rmt.cli.main import main
 from rmt.tasks import task_names
+from rmt.train.checkpoint import Checkpoints, load_parts
 from tests.cli.command import TRAIN, rmt, varied
 
 
@@ -46,6 +48,39 @@ def test_evaluate_takes_a_single_checkpoint_and_other_segments(capsys, trained):
     )
     assert whole["samples"] == cut["samples"] == 12
     assert whole["loss"] != cut["loss"]
+
+
+@pytest.fixture
+def unfinished(trained, tmp_path):
+    """A run of 12 steps that ended behind its eighth, whose sixth was the best so far."""
+    folder = tmp_path / "unfinished"
+    shutil.copytree(trained / "b", folder)
+    (folder / "result.json").unlink()
+    for step in (6, 8):
+        Checkpoints(folder).save(step, load_parts(trained / "b/checkpoints/step_12"), best=step == 6)
+    return folder
+
+
+@pytest.mark.parametrize("command", ["evaluate", "attention", "stream", "generate", "export"])
+def test_weights_of_an_unfinished_run_are_used_with_one_line_that_says_how_far_it_came(
+    capsys, unfinished, tmp_path, command
+):
+    (tmp_path / "text").write_text("0 1 0 1")
+    words = {
+        "evaluate": "--device cpu --samples 4 --quiet",
+        "attention": "--quiet",
+        "stream": f"{tmp_path / 'text'} --device cpu --quiet",
+        "generate": "--prompt 0 --tokens 1 --device cpu",
+        "export": f"-o {tmp_path / 'model.pt2'}",
+    }
+    code, _, err = rmt(capsys, f"{command} {unfinished} {words[command]}")
+    expected = f"rmt: run '{unfinished}' is not finished: its weights are from step 6 of 12\n"
+    assert (code, err) == (0, expected)
+
+
+def test_a_checkpoint_that_is_named_is_used_without_a_word(capsys, unfinished):
+    code, _, err = rmt(capsys, f"evaluate {unfinished}/checkpoints/step_8 --samples 4 --device cpu --quiet")
+    assert (code, err) == (0, "")
 
 
 def test_runs_are_listed_with_their_results(capsys, trained):

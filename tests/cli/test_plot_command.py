@@ -91,6 +91,35 @@ def test_runs_of_two_texts_of_one_name_are_two_curves_with_whole_paths(sweep):
     assert "by data" in sheet.title
 
 
+def test_the_legend_names_the_tasks_of_runs_that_another_setting_tells_apart_too(sweep):
+    runs = listed_runs([sweep / "a-0", sweep / "b"], warn=print)
+    for run, task in zip(runs, ("copy", "reverse"), strict=True):
+        run.settings["task.name"] = task
+    sheet = curve_sheet(runs)
+    assert [curve.label for curve in sheet.charts[0].curves] == ["copy", "reverse"]
+    assert "by task.name" in sheet.title
+    runs += listed_runs([sweep / "a-1"], warn=print)
+    runs[2].settings.update({"task.name": "copy", "model.memory.size": 3})
+    labels = [curve.label for curve in curve_sheet(runs).charts[0].curves]
+    assert labels == ["copy, memory 2", "reverse, memory 3", "copy, memory 3"]
+
+
+def test_the_legend_names_the_texts_of_runs_of_two_models(sweep):
+    runs = listed_runs([sweep / "a-0", sweep / "a-1"], warn=print)
+    for run, text, model in zip(runs, ("a.txt", "b.txt"), ("rmt", "transformer_xl"), strict=True):
+        run.settings.update({"task.data": text, "preset": model})
+    labels = [curve.label for curve in curve_sheet(runs).charts[0].curves]
+    assert labels == ["a.txt", "b.txt"]
+
+
+def test_a_run_of_documents_beside_one_of_a_task_is_named_by_its_data(sweep):
+    runs = listed_runs([sweep / "a-0", sweep / "a-1"], warn=print)
+    runs[0].settings["task.name"] = "copy"
+    documents = {"data": "reviews.csv", "backbone": "hub/bert", "memory": 4, "seed": 0}
+    runs[1] = runs[1]._replace(settings=documents)
+    assert [curve.label for curve in curve_sheet(runs).charts[0].curves] == ["copy", "reviews.csv"]
+
+
 def test_a_run_that_two_paths_lead_to_is_drawn_once(capsys, sweep):
     assert len(page(capsys, f"sweep sweep/b {sweep.resolve()}", "curves.html")["runs"]) == 3
 

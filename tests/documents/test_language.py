@@ -116,6 +116,13 @@ def test_a_run_says_which_model_is_trained_to_compare(home, tmp_path):
     assert [message for message in watcher.messages if message.startswith("plain, to compare: segments of ")]
 
 
+def test_each_model_of_a_run_says_how_many_steps_it_has(home, tmp_path):
+    torch.set_default_dtype(torch.float32)
+    watcher = FinetuneWatcher()
+    tune_language(config_of(home, compare="plain"), tmp_path, watcher)
+    assert watcher.messages.count("10 steps of 24 tokens") == 2
+
+
 def test_files_of_others_beside_checkpoints_outlive_a_restart_and_the_end_of_a_run(home, tmp_path):
     torch.set_default_dtype(torch.float32)
     with pytest.raises(Killed):

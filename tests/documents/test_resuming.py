@@ -41,6 +41,13 @@ def folder(tmp_path_factory):
     return folder
 
 
+def test_a_run_says_how_many_steps_it_has_at_most_and_patience_may_end_it_before(folder, out):
+    watcher = FinetuneWatcher()
+    result = tiny_finetune(folder, out, watcher, **STILL)
+    assert "32-true on the CPU, at most 45 steps" in watcher.messages  # 9 epochs of 5 batches
+    assert result["steps"] < 45
+
+
 @pytest.fixture
 def out(folder):
     """The name of a run folder, which is deleted behind the test."""

@@ -138,12 +138,12 @@ def test_auto_goes_on_in_the_number_format_of_the_run(capsys, first):
     answer = rmt(capsys, f"{command} --precision {first}")
     assert answer.code == 0, answer.err
     precision = "32-true" if first == "auto" else first
-    assert f"seed 0  {precision} on the CPU" in answer.out.splitlines()
+    assert f"seed 0  {precision} on the CPU, at most 4 steps" in answer.out.splitlines()
     assert stored() == (precision, precision)
     for asked in ("auto", precision):
         assert "already finished: run" in rmt(capsys, f"{command} --precision {asked}").out.splitlines()
     Path("run/result.json").unlink()
-    assert f"seed 0  {precision} on the CPU" in rmt(capsys, command).out.splitlines()
+    assert f"seed 0  {precision} on the CPU, at most 4 steps" in rmt(capsys, command).out.splitlines()
     assert stored() == (precision, precision)
     other = "64-true" if first == "bf16-mixed" else "bf16-mixed"
     refused = rmt(capsys, f"{command} --precision {other}")

@@ -15,19 +15,24 @@ COLOURS = ("#0b62ad", "#c8500a", "#0a7a57", "#93328e", "#8a6a00", "#b3261e", "#2
 DASHES = ("-", "--", ":", "-.")  # of the colours' second, third and fourth round
 SOFT = "#67645e"
 CHART_SIZE = (6.0, 4.0)  # inches
+MOST_ACROSS = 3  # charts in a row: what a screen shows at a size that can be read
 LETTER, SIGN, LINE = 0.075, 0.6, 0.18  # inches of the legend: a letter, a curve's sign with its gaps, a line
 
 
 def draw_curves(sheet: CurveSheet, path: Path) -> None:
-    """All charts side by side, in the format the path's ending names."""
+    """All charts in rows, in the format the path's ending names."""
     plot = pyplot()
     labels = list(dict.fromkeys(curve.label for chart in sheet.charts for curve in chart.curves))
-    width = CHART_SIZE[0] * len(sheet.charts)
+    rows = math.ceil(len(sheet.charts) / MOST_ACROSS)
+    across = math.ceil(len(sheet.charts) / rows)
+    width = CHART_SIZE[0] * across
     columns = legend_columns(labels, width)
-    size = (width, CHART_SIZE[1] + LINE * (1 + math.ceil(len(labels) / columns)))
-    figure, axes = plot.subplots(1, len(sheet.charts), figsize=size, layout="constrained", squeeze=False)
-    for axis, chart in zip(axes.flat, sheet.charts, strict=True):
+    size = (width, CHART_SIZE[1] * rows + LINE * (1 + math.ceil(len(labels) / columns)))
+    figure, axes = plot.subplots(rows, across, figsize=size, layout="constrained", squeeze=False)
+    for axis, chart in zip(axes.flat, sheet.charts, strict=False):
         draw_chart(axis, chart, labels)
+    for axis in axes.flat[len(sheet.charts) :]:
+        axis.remove()
     figure.suptitle(sheet.title, fontsize=12, parse_math=False)
     handles = [plot.Line2D([], [], **look(index)) for index in range(len(labels))]
     legend = figure.legend(

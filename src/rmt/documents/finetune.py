@@ -149,7 +149,8 @@ def run(job: FinetuneJob) -> dict[str, Any]:
     """Train, keep the best model, measure it, and write everything down."""
     from rmt.documents.trainer import build_trainer
 
-    job.observer.note(f"{job.config.precision} on {device_name(job.processes.device.type)}")
+    device = device_name(job.processes.device.type)
+    job.observer.note(f"{job.config.precision} on {device}, at most {job.steps:,} steps")
     trainer = build_trainer(job)
     ended = train(trainer, job)
     best = load_parts(job.store.folder / f"step_{ended['best_step']}")

@@ -80,6 +80,7 @@ class LanguageTraining:
     def run(self, evaluate: Callable[[int], dict[str, Any]]) -> None:
         """Train to the end, measured and saved on the way; a signal saves and stops."""
         job = self.job
+        job.observer.note(f"{job.steps:,} steps of {job.tokens_per_step:,} tokens")
         self.resume()
         job.observer.begin(job.steps)
         with REQUEST.deferred():

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from rmt.errors import ConfigError
+from rmt.experiments.opened import load_model
 from rmt.experiments.run_data import run_data
 from rmt.location import require_trust
 from rmt.precision import AskedPrecision, precision_of, weight_format
 from rmt.tasks.registry import task_class
 from rmt.train.check import check_run
-from rmt.train.checkpoint import load, run_folder
+from rmt.train.checkpoint import run_folder
 from rmt.train.config import RunConfig
 from rmt.train.device import device_of
 from rmt.train.measure import Measurement, measure
@@ -46,7 +47,7 @@ def evaluate_run(
     config = changed(config, asked)
     device = device_of(asked.device)
     precision = precision_of(asked.precision, device, config.precision)
-    model = load(run).to(device, weight_format(precision))
+    model = load_model(run, config).to(device, weight_format(precision))
     config = replace(config, precision=precision)
     with run_data(folder, config, asked.data, asked.unknown) as task:
         measurement = Measurement(asked.split, asked.samples, asked.batch, progress=progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,8 @@ EXPLORER = "explorer.html"  # what rmt attention leaves in a run folder
 INCIDENTALS = {*INCIDENTAL, *INCIDENTAL_OF_DOCUMENTS, "strategy"}  # what runs of one setting may differ in
 LISTED_SETTINGS = ("data", "segment_length", "segments", "memory", "depth", "seed")
 OF_A_KIND = ("task.name", "preset", "backbone", "data")  # settings that all runs of a kind have
-SPEAKING = ("model", "data", "backbone")  # settings whose values speak for themselves
+ABOUT = ("task.name", "data", "task.data")  # settings that say what is learned
+SPEAKING = ("task.name", "model", "data", "backbone")  # settings whose values speak for themselves
 
 
 class ListedRun(NamedTuple):
@@ -132,17 +133,19 @@ def with_setting(runs: Iterable[ListedRun], name: str) -> list[ListedRun]:
 
 
 def telling(runs: Sequence[ListedRun]) -> list[str]:
-    """As few of the differing settings as tell runs of different settings apart, the best known first."""
-    chosen: dict[str, list[str]] = {}  # their values in all runs
-    wanted, parts = len(by_setting(runs)), 1
-    for name in differing(runs):
+    """What is learned, if it differs, and as few other settings as tell runs apart, the best known first."""
+    names = differing(runs)
+    chosen = {name: spelled_of(runs, name) for name in ABOUT if name in names}  # their values in all runs
+    for name in names:
         further = {**chosen, name: spelled_of(runs, name)}
-        now = len(set(zip(*further.values(), strict=True)))
-        if now > parts:
-            chosen, parts = further, now
-        if parts == wanted:
-            break
+        if count_different(further) > count_different(chosen):
+            chosen = further
     return list(chosen)
+
+
+def count_different(columns: Mapping[str, Sequence[str]]) -> int:
+    """How many different rows columns of one length have."""
+    return len(set(zip(*columns.values(), strict=True)))
 
 
 def labels(runs: Sequence[ListedRun], names: Iterable[str]) -> list[str]:

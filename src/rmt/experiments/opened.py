@@ -15,7 +15,7 @@ from rmt.location import require_trust
 from rmt.precision import AskedPrecision, Precision, precision_of, weight_format
 from rmt.tasks.tokenizer import TaskTokenizer
 from rmt.text.tokenizer import has_tokenizer
-from rmt.train.checkpoint import load, run_folder
+from rmt.train.checkpoint import Checkpoints, load, run_folder
 from rmt.train.config import RunConfig
 from rmt.train.device import device_of
 from rmt.train.stored import TASK_FILE, load_config
@@ -40,9 +40,19 @@ def open_run(path: str | Path, device: str = "cpu", asked: AskedPrecision = "aut
     config = load_config(folder)
     device = device_of(device)
     precision = precision_of(asked, device, config.precision)
-    model = load(path).to(device, weight_format(precision))
+    model = load_model(path, config).to(device, weight_format(precision))
     tokenizer, length = (stored_parts if has_tokenizer(folder) else parts_of_data)(folder, config)
     return OpenedRun(folder, config, model, tokenizer, length, precision)
+
+
+def load_model(path: str | Path, config: RunConfig) -> SegmentModel:
+    """The model of a run, or of one of its checkpoints; a run that is not finished is told of."""
+    model, folder = load(path), Path(path)
+    if folder == run_folder(path) and not (folder / "result.json").exists():
+        step = Checkpoints(folder).chosen().removeprefix("step_")
+        steps = config.train.steps
+        log.warning("run %r is not finished: its weights are from step %s of %d", str(folder), step, steps)
+    return model
 
 
 def use_threads_of(path: str | Path) -> None:

@@ -84,7 +84,7 @@ def series_of(run: ListedRun, metric: str | None) -> Series:
 
 
 def by_border(lines: Sequence[dict[str, Any]], name: str) -> Series:
-    """What a probe of memory has measured, at no more borders than charts fit side by side."""
+    """What a probe of memory has measured, at no more borders than can be looked at together."""
     probes = [line for line in lines if isinstance(line.get(name), list)]
     count = min((len(line[name]) for line in probes), default=0)
     shown = sorted({round(number * (count - 1) / (MOST_BORDERS - 1)) for number in range(MOST_BORDERS)})
@@ -155,7 +155,7 @@ def title(runs: Sequence[ListedRun], names: Sequence[str]) -> str:
         if name not in names and len(values := set(spelled_of(runs, name))) == 1
         if values != {ABSENT}
     ]
-    differences = ", ".join(short_name(name) for name in names)
+    differences = ", ".join(dict.fromkeys(map(short_name, names)))
     return f"{', '.join(shared) or 'runs'}{f': by {differences}' if differences else ''}"
 
 
