@@ -59,7 +59,32 @@ def wrapped() -> Callable[[], int]:
     return differentiate
 
 
-OTHERS = {"stream": streamed, "wrapped-gpt2": wrapped}  # beside the configurations of rmt bench
+def documents() -> Callable[[], int]:
+    """Forward and backward of 8 documents of a segment to four, as long as news are, through a small BERT."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    import rmt
+
+    sizes = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 512}
+    base = BertForSequenceClassification(BertConfig(vocab_size=256, max_position_embeddings=128, **sizes))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = rmt.add_memory(base, memory=10, segment_length=64, max_segments=4, overlong="truncate").to(device)
+    generator = torch.Generator().manual_seed(0)
+
+    def differentiate() -> int:
+        lengths = (4.2 + 0.85 * torch.randn(8, generator=generator)).exp().clamp(4, 400).long()
+        tokens = torch.randint(5, 256, (8, int(lengths.max())), generator=generator)
+        present = torch.arange(tokens.shape[1]) < lengths[:, None]
+        rows = {"input_ids": tokens.to(device), "attention_mask": present.long().to(device)}
+        model(**rows, labels=torch.arange(8, device=device) % 2).loss.backward()
+        return 1
+
+    return differentiate
+
+
+# beside the configurations of rmt bench
+OTHERS = {"stream": streamed, "wrapped-gpt2": wrapped, "wrapped-documents": documents}
 
 
 def work(name: str, block: int) -> None:
@@ -156,7 +181,7 @@ def main() -> None:
         "names",
         nargs="*",
         default=["copy-small", "text-small"],
-        help="as in rmt bench --list; also stream, wrapped-gpt2",
+        help=f"as in rmt bench --list; also {', '.join(OTHERS)}",
     )
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--block", type=int, default=10, help="updates of a block")

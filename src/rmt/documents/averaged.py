@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rmt.hf.segments import TextSegment, padding_id, plan
+from rmt.hf.segments import TextSegment, padding_id, plan, spread
 
 
 class MeanAnswer(nn.Module):
@@ -58,8 +58,7 @@ class MeanAnswer(nn.Module):
 
     def answers(self, segment: TextSegment) -> Tensor:
         """The logits (B, K) of one segment of each text; zero where a text has no such segment."""
-        present = segment.alive.nonzero()[:, 0]
-        inputs = {name: tensor[present] for name, tensor in segment.inputs.items()}
-        logits = self.model(**inputs, attention_mask=segment.exists[present].long()).logits
-        everywhere = logits.new_zeros(len(segment.alive), logits.shape[-1])
-        return everywhere.index_copy(0, present, logits)
+        present = segment.present
+        part = segment if present is None else segment.of_present(present)
+        logits: Tensor = self.model(**part.inputs, attention_mask=part.exists.long()).logits
+        return logits if present is None else spread(logits, present, len(segment.alive))

@@ -19,7 +19,7 @@ from rmt.hf.backbone import SegmentBackbone
 from rmt.hf.families import Family, Layout
 from rmt.hf.layer_cache import CachedLayerInputs
 from rmt.hf.masks import READ, TOKEN, WRITE, backbone_mask
-from rmt.hf.segments import TextSegment
+from rmt.hf.segments import PresentRows, TextSegment, spread
 from rmt.hf.settings import MemorySettings
 from rmt.nn.backbone import Around
 
@@ -54,6 +54,7 @@ class CellOutput(NamedTuple):
     state: State
     backbone: Any  # the backbone's own output, memory included
     packed: Packed
+    present: PresentRows | None = None  # the rows of these two, None = all
 
 
 class Cell:
@@ -78,6 +79,16 @@ class Cell:
 
     def __call__(self, segment: TextSegment, state: State) -> CellOutput:
         """Encode one segment; rows without it keep their state."""
+        if segment.present is None or self.recorder is not None:  # recordings are of all rows
+            return self.encoded(segment, state)
+        present, batch = segment.present, len(segment.alive)
+        part = state.map(lambda rows: rows.index_select(0, present.rows))
+        output = self.encoded(segment.of_present(present), part)
+        after = output.state.map(lambda rows: spread(rows, present, batch)).where(segment.alive, state)
+        return output._replace(hidden=spread(output.hidden, present, batch), state=after, present=present)
+
+    def encoded(self, segment: TextSegment, state: State) -> CellOutput:
+        """One segment of all rows, those that do not have it with what stands in its place."""
         length = segment.exists.shape[1]
         if self.recorder is not None:
             segment = self.recorder.lengthened(segment)

@@ -23,6 +23,13 @@ from rmt.hf.families import Layout
 from rmt.hf.settings import MemorySettings
 
 
+class PresentRows(NamedTuple):
+    """The rows that have a segment which others have not, known on the host."""
+
+    rows: Tensor  # (P,)
+    whole: bool  # there is no padding in them
+
+
 class TextSegment(NamedTuple):
     """One segment of a batch of texts."""
 
@@ -30,6 +37,13 @@ class TextSegment(NamedTuple):
     exists: Tensor  # (B, S) which places of a row are not padding
     alive: Tensor  # (B,) which rows have this segment at all
     whole: bool = False  # known on the host: every row has the segment, and there is no padding in it
+    present: PresentRows | None = None  # None = every row, or to be computed as if
+
+    def of_present(self, present: PresentRows) -> TextSegment:
+        """The segment of the rows that have it."""
+        inputs = {name: value.index_select(0, present.rows) for name, value in self.inputs.items()}
+        exists, alive = (rows.index_select(0, present.rows) for rows in (self.exists, self.alive))
+        return TextSegment(inputs, exists, alive, present.whole)
 
 
 class SegmentPlan(NamedTuple):
@@ -109,9 +123,17 @@ def taken(inputs: dict[str, Tensor], rows: list[SegmentRows], padding: int | Non
             present,
             alive[index],
             whole=bool(row.exists.all() and row.alive.all()),
+            present=present_rows(row, device),
         )
         for index, (row, present) in enumerate(zip(rows, exists.split(sizes, dim=1), strict=True))
     ]
+
+
+def present_rows(row: SegmentRows, device: torch.device) -> PresentRows | None:
+    """Which rows have a segment; nothing where all of them do, or none."""
+    if row.alive.all() or not row.alive.any():
+        return None
+    return PresentRows(sent(row.alive.nonzero()[:, 0], device), bool(row.exists[row.alive].all()))
 
 
 def cut(tokens: Tensor, settings: MemorySettings) -> list[Cut]:
@@ -187,6 +209,11 @@ def arrange(
     )
     exists = column < head + length + suffix
     return source, exists | ~ranges.alive[:, None], exists & ((column < prefix) | (column >= head))
+
+
+def spread(rows: Tensor, present: PresentRows, batch: int) -> Tensor:
+    """Rows (P, …) among `batch` of them, the others zero."""
+    return rows.new_zeros(batch, *rows.shape[1:]).index_copy(0, present.rows, rows)
 
 
 def gather(value: Tensor, source: Tensor) -> Tensor:

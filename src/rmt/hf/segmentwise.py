@@ -17,7 +17,7 @@ from rmt.hf.cell import Cell, CellOutput
 from rmt.hf.families import POOLED, depends_on_last_only, head_of
 from rmt.hf.inputs import named_arguments, refuse_in_segments, require_same_form, require_tokens
 from rmt.hf.recorder import recorder_of
-from rmt.hf.segments import SegmentPlan, TextSegment, gather, padding_id, plan
+from rmt.hf.segments import SegmentPlan, TextSegment, gather, padding_id, plan, spread
 from rmt.hf.stepping import PendingRows, SegmentCache
 
 PER_TOKEN = ("input_ids", "inputs_embeds", "token_type_ids")
@@ -84,13 +84,14 @@ class SegmentwiseCall:
         state = self.start = initial if self.state is None else self.state
         require_state(state)
         require_same_form(state, initial)
+        *earlier, last = cutting.segments
         outputs = list(
             truncated(
                 cell,
-                cutting.segments,
+                [*earlier, last._replace(present=None)],  # a backbone's output has all rows
                 state,
                 model.settings.bptt,
-                counted="last" if self.answers_from_last(cutting.segments[-1]) else "all",
+                counted="last" if self.answers_from_last(last) else "all",
                 checkpoint=model.settings.checkpoint,
             )
         )
@@ -124,9 +125,14 @@ class SegmentwiseCall:
     def layers(self, cutting: SegmentPlan, outputs: list[CellOutput]) -> tuple[Tensor, ...]:
         """The hidden states of all layers, each token's in its place."""
         cell = Cell(self.model)
+        batch = len(cutting.places)
+
+        def tokens(output: CellOutput, layer: Tensor) -> Tensor:
+            rows = cell.unpack(layer, output.packed)[1]
+            return rows if output.present is None else spread(rows, output.present, batch)
+
         by_segment = [
-            [cell.unpack(layer, output.packed)[1] for layer in output.backbone.hidden_states]
-            for output in outputs
+            [tokens(output, layer) for layer in output.backbone.hidden_states] for output in outputs
         ]
         return tuple(
             assemble(torch.cat(layer, dim=1), cutting.places) for layer in zip(*by_segment, strict=True)
