@@ -53,6 +53,7 @@ def heed_signals() -> None:
 
 interpret_kernels()
 heed_signals()
+torch.set_num_threads(1)  # processes that tests fork would wait for ever for the threads of this one
 
 
 @pytest.hookimpl(tryfirst=True)

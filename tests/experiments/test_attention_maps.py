@@ -18,12 +18,12 @@ from rmt.experiments.cell_records import load_cells
 from rmt.experiments.claims import verdicts
 from rmt.experiments.comparison import rows_of
 from rmt.experiments.map_figures import FIGURES, INK, WHITE, png
-from rmt.experiments.outcome import slim
 from rmt.experiments.page import page
 from rmt.experiments.recipe import resolve
 from rmt.experiments.run import train
 from rmt.experiments.suites import Order, plan
 from rmt.experiments.tables import markdown_report
+from rmt.experiments.trained_runs import TrainedRuns
 from rmt.experiments.worker import LoggedRun
 from rmt.train.checkpoint import load
 from rmt.train.config import build_task
@@ -74,8 +74,8 @@ def test_each_map_is_the_clearest_head_as_the_model_has_it(run):
 
 def test_seed_0_has_maps_in_its_record_and_other_seeds_have_none(run):
     folder, result = run
-    assert slim(folder, result)["maps"] == attention_maps(folder, result["config"])
-    assert "maps" not in slim(folder, result | {"seed": 1})
+    assert TrainedRuns.slim(folder, result)["maps"] == attention_maps(folder, result["config"])
+    assert "maps" not in TrainedRuns.slim(folder, result | {"seed": 1})
 
 
 @pytest.mark.parametrize(

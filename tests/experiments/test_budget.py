@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmt.experiments.budget import Budget, cost_lines, device_time, duration, exhibit_budget, time_of
+from rmt.experiments.budget import Budget, cost_lines, device_time, duration, exhibit_budget, ranged, time_of
 from rmt.experiments.comparison import rows_of
 from rmt.experiments.tables import TITLES
 from tests.experiments.report_records import gpu_records
@@ -76,9 +76,16 @@ def test_durations_are_in_the_unit_that_fits(seconds, text):
 
 
 def test_a_text_is_trained_in_lanes():
-    assert str(Budget(2000, 64, "lanes", "modern-2")) == "2,000 updates of 64 lanes, recipe modern-2"
+    assert str(Budget(2000, 64, "lane", "modern-2")) == "2,000 updates of 64 lanes, recipe modern-2"
 
 
 def test_documents_are_passed_over_until_it_gets_no_better():
-    budget = Budget(0, 16, "documents", "finetune", 10.0)
+    budget = Budget(0, 16, "document", "finetune", 10.0)
     assert str(budget) == "at most 10 passes in updates of 16 documents, recipe finetune"
+
+
+def test_many_budgets_are_a_range_and_passes_stay_passes():
+    many = [Budget(count, 32, "sequence", "modern-2") for count in (1000, 3000, 20000)]
+    documents = Budget(0, 16, "document", "finetune", 10.0)
+    assert ranged([*many, documents]) == f"1,000 to 20,000 updates of 32; {documents}"
+    assert ranged([documents]) == str(documents)

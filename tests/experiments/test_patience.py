@@ -1,11 +1,12 @@
 """A worker waits for a run that another process has."""
 
 import time
+from functools import partial
 from threading import Thread
 
 import pytest
 
-from rmt.experiments.holding import patiently, shared
+from rmt.experiments.holding import CellInUse, RunPart, patiently, shared
 from rmt.train.folder import FolderInUse, locked
 
 
@@ -46,9 +47,28 @@ def test_runs_that_another_process_trains_come_last_and_the_outcomes_in_their_or
         lock.__exit__(None, None, None)
 
     Thread(target=release).start()
-    assert shared({tmp_path / name: lambda name=name: run(name) for name in "abc"}) == ["A", "B", "C"]
+    parts = [RunPart([tmp_path / name], partial(run, name)) for name in "abc"]
+    assert shared(parts, waits=True) == ["A", "B", "C"]
     assert made == ["a", "c", "b"]
     assert caplog.messages == ["b: another worker has it, and is waited for"]
+
+
+def test_a_worker_beside_another_trains_what_is_free_and_leaves_the_rest(tmp_path):
+    made = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    parts = [RunPart([tmp_path / name], partial(made.append, name)) for name in "ab"]
+    with locked(tmp_path / "a"), pytest.raises(CellInUse, match=r"others train a$"):
+        shared(parts, waits=False)
+    assert made == ["b"]
+
+
+def test_runs_that_are_trained_together_are_free_only_together(tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    part = RunPart([tmp_path / "a", tmp_path / "b"], lambda: pytest.fail("it was begun"))
+    with locked(tmp_path / "b"), pytest.raises(CellInUse, match=r"others train a$"):
+        shared([part], waits=False)
 
 
 def test_a_run_that_another_process_takes_first_is_asked_again(tmp_path):
@@ -60,5 +80,5 @@ def test_a_run_that_another_process_takes_first_is_asked_again(tmp_path):
             raise FolderInUse("quicker")
         return "done"
 
-    assert shared({tmp_path: late}) == ["done"]
+    assert shared([RunPart([tmp_path], late)], waits=True) == ["done"]
     assert len(tries) == 2

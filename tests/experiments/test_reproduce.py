@@ -80,10 +80,24 @@ def test_workers_without_a_cell_of_their_own_are_shared_out_among_the_others(tmp
         assert [log.count(f"rate-{rate}  step 4 ") for rate in (0.001, 0.01, 0.1)] == [1, 1, 1]
 
 
-def test_no_more_workers_are_started_on_a_cell_than_it_has_runs_side_by_side(tmp_path):
-    cell, launcher = echo_cell("first", rates=(0.001, 0.1), seeds=2), RecordingLauncher()
-    assert reproduce([cell], tmp_path, launcher, Limits(9), lambda *ended: None)
-    assert len(launcher.jobs) == 2
+@pytest.mark.parametrize(
+    ("fields", "most"),
+    [
+        ({"rates": (0.001, 0.1)}, 2),  # for trials; its one seed is the best of them
+        ({"seeds": 1}, 1),
+    ],
+)
+def test_no_more_workers_are_started_on_a_cell_than_it_has_runs_to_train(tmp_path, fields, most):
+    launcher = RecordingLauncher()
+    assert reproduce([echo_cell("first", **fields)], tmp_path, launcher, Limits(9), lambda *ended: None)
+    assert len(launcher.jobs) == most
+
+
+def test_more_seeds_of_a_finished_cell_start_no_more_workers_than_there_are_new_seeds(tmp_path):
+    reproduce([echo_cell("first", seeds=2)], tmp_path, LocalLauncher(), Limits(), lambda *ended: None)
+    launcher = RecordingLauncher()
+    assert reproduce([echo_cell("first", seeds=3)], tmp_path, launcher, Limits(9), lambda *ended: None)
+    assert len(launcher.jobs) == 1
 
 
 def test_a_cell_without_record_says_its_last_line_and_does_not_stop_the_others(tmp_path):
@@ -108,10 +122,10 @@ def test_what_is_still_running_at_the_deadline_is_stopped(tmp_path):
     assert [job.ended() for job in launcher.jobs] == [True, True]
 
 
-def test_a_worker_of_a_cell_of_one_run_that_another_has_ends_without_a_word(tmp_path, caplog):
+def test_a_worker_that_finds_nothing_free_ends_without_a_word(tmp_path, caplog):
     file = write_cell(echo_cell("first"), tmp_path)
-    (tmp_path / "first").mkdir()
-    with locked(tmp_path / "first"):
+    (tmp_path / "first/seed-0").mkdir(parents=True)
+    with locked(tmp_path / "first"), locked(tmp_path / "first/seed-0"):
         assert main([str(file)]) == IN_USE
     assert caplog.messages == []
     assert main([str(file)]) == 0

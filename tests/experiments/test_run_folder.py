@@ -11,7 +11,7 @@ from rmt.experiments.opened import open_run
 from rmt.experiments.run import settled, stored_precision, train
 from rmt.train.checkpoint import Checkpoints, load, run_folder
 from rmt.train.divergence import Diverged
-from rmt.train.folder import load_result, locked
+from rmt.train.folder import FolderInUse, load_result, locked
 from rmt.train.loop import Loop
 from rmt.train.stored import load_config, written
 from tests.disks import full_disk
@@ -186,6 +186,14 @@ def test_a_folder_that_another_process_trains_in_is_refused(tmp_path):
         pytest.raises(ConfigError, match="is being trained by another process; wait for it"),
     ):
         train(tiny(), tmp_path, Watcher())
+
+
+def test_a_run_that_another_process_finishes_meanwhile_is_not_trained_again(finished, monkeypatch):
+    before = (finished / "result.json").read_bytes()
+    monkeypatch.setattr(run, "finished", lambda *_: {})  # it was not, when this process looked
+    with pytest.raises(FolderInUse, match="has just been finished by another process"):
+        train(tiny(), finished, Watcher())
+    assert (finished / "result.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["vocabulary.json", "task.json"])

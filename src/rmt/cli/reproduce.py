@@ -50,7 +50,9 @@ class ReproduceOptions(Options):
     )
     backbones: tuple[str, ...] = option((), "table-3: pretrained models")
     steps: int | None = option(None, "another budget of updates for every cell", at_least(1))
-    workers: int = option(1, "cells at a time", at_least(1))
+    workers: int = option(
+        1, "processes at a time: a cell each, and runs of it where there are more", at_least(1)
+    )
     seconds: float | None = option(None, "stop after this long; none = when all is done", at_least(0))
     device: Literal["auto", "cpu", "cuda"] = option("auto", "where to compute")
     quiet: bool = option(False, "no line per cell, print the report only")

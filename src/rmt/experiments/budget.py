@@ -26,7 +26,7 @@ class Budget(NamedTuple):
 
     updates: int
     batch: int
-    of: str  # what a batch has
+    of: str  # what a batch has: a sequence, a lane, a document
     recipe: str
     passes: float = 0.0
 
@@ -34,7 +34,7 @@ class Budget(NamedTuple):
         amount = f"{self.updates:,} update{'s' * (self.updates != 1)}"
         if self.passes:
             amount = f"at most {self.passes:g} pass{'es' * (self.passes != 1)} in updates"
-        batch = f" of {self.batch:,} {self.of}" if self.batch else ""
+        batch = f" of {counted(self.batch, self.of)}" if self.batch else ""
         return f"{amount}{batch}, recipe {self.recipe}"
 
 
@@ -56,9 +56,9 @@ class DeviceTime(NamedTuple):
 def budget_of(row: ComparedRow) -> Budget:
     if row.is_documents:
         config = row.record["config"]
-        return Budget(0, config["batch"], "documents", row.recipe, config["epochs"])
+        return Budget(0, config["batch"], "document", row.recipe, config["epochs"])
     batch = row.settings("train").get("batch", 0)
-    return Budget(row.updates, batch, "sequences" if row.segments else "lanes", row.recipe)
+    return Budget(row.updates, batch, "sequence" if row.segments else "lane", row.recipe)
 
 
 def budgets(rows: Iterable[ComparedRow]) -> str:
@@ -75,10 +75,12 @@ def budgets(rows: Iterable[ComparedRow]) -> str:
 
 
 def ranged(budgets: Sequence[Budget]) -> str:
-    """Many budgets in few words."""
-    batches = between(budget.batch for budget in budgets if budget.batch)
-    updates = between(budget.updates for budget in budgets if budget.updates)
-    return f"{updates} updates" + (f" of {batches}" if batches else "")
+    """Many budgets in few words; those in passes one by one."""
+    in_updates = [budget for budget in budgets if not budget.passes]
+    batches = between(budget.batch for budget in in_updates if budget.batch)
+    updates = between(budget.updates for budget in in_updates)
+    text = f"{updates} updates" + (f" of {batches}" if batches else "")
+    return "; ".join([*([text] if updates else []), *(str(budget) for budget in budgets if budget.passes)])
 
 
 def papers_budget(rows: Iterable[PublishedRow]) -> str:

@@ -74,11 +74,6 @@ class PlannedCell:
         """Whether the trial of the chosen rate is the run of seed 0."""
         return bool(self.rates) and not self.trial_steps
 
-    @property
-    def most_workers(self) -> int:
-        """How many of its runs may be trained side by side: rates, and then seeds."""
-        return max(len(self.rates), self.seeds - self.reuses_trial)
-
 
 def load_cell(file: Path) -> PlannedCell:
     return from_dict(PlannedCell, load_yaml(file))

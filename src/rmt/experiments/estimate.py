@@ -8,9 +8,9 @@ from typing import NamedTuple
 from rmt.bench.flops import work
 from rmt.errors import RMTError
 from rmt.experiments.cells import PlannedCell
-from rmt.experiments.outcome import is_stackable
 from rmt.experiments.recipe import resolve
 from rmt.experiments.suites_documents import most_updates
+from rmt.experiments.trained_runs import is_stackable
 from rmt.train.config import CurriculumConfig, RunConfig, build_task
 
 

@@ -1,6 +1,6 @@
 """Who has what: several commands share a folder of cells, and several workers the runs of a cell.
 
-Each takes what is free. The worker that holds a cell writes its record; others only train runs of it.
+Each takes what is free. The worker that holds a cell waits for the runs of others and writes its record.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NamedTuple
 
 from rmt.errors import RMTError
 from rmt.train.folder import FolderInUse, locked
@@ -21,7 +21,7 @@ LOOK_SECONDS = 1.0  # longer than a look whether a cell is held
 POLL_SECONDS = 0.2
 
 log = logging.getLogger(__name__)
-Value = TypeVar("Value")
+NewObserver = Callable[[str], Any]  # of the name of a run
 
 
 class CellInUse(RMTError):
@@ -40,19 +40,30 @@ def holding(folder: Path) -> Iterator[None]:
         yield
 
 
-def shared(runs: Mapping[Path, Callable[[], Value]]) -> list[Value]:
-    """What comes of the runs in some folders, in their order; what another process trains is waited for."""
-    done: dict[Path, Value] = {}
+class RunPart(NamedTuple):
+    """Runs that one worker trains together, or a single one."""
+
+    folders: Sequence[Path]
+    train: Callable[[], Any]
+
+
+def shared(parts: Sequence[RunPart], waits: bool) -> list[Any]:
+    """What comes of each part, in their order; those that other workers train are waited for, or left."""
+    done: dict[int, Any] = {}
     noted: set[str] = set()
-    while left := [folder for folder in runs if folder not in done]:
-        for folder in left:
-            if not is_held(folder):
+    while left := [number for number in range(len(parts)) if number not in done]:
+        for number in left:
+            if not any(map(is_held, parts[number].folders)):
                 with suppress(FolderInUse):  # another was quicker
-                    done[folder] = runs[folder]()
-        if held := [folder for folder in left if folder not in done]:
-            note_held([folder.name for folder in held], noted)
-            time.sleep(POLL_SECONDS)
-    return [done[folder] for folder in runs]
+                    done[number] = parts[number].train()
+        if done.keys() & left:  # meanwhile others may be free
+            continue
+        names = [parts[number].folders[0].name for number in left]
+        if not waits:
+            raise CellInUse(f"others train {', '.join(names)}")
+        note_held(names, noted)
+        time.sleep(POLL_SECONDS)
+    return [done[number] for number in range(len(parts))]
 
 
 def note_held(names: Iterable[str], noted: set[str]) -> None:

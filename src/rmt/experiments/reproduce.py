@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from rmt.experiments.cells import PlannedCell, record_of, write_cell
 from rmt.experiments.holding import POLL_SECONDS, is_held, note_held
 from rmt.experiments.launchers import NO_JOB, Job, WorkerLauncher
+from rmt.experiments.runs_left import runs_left
 from rmt.stopping import REQUEST, Stopped
 
 GRACE_SECONDS = 30.0  # for workers to save when the time is over, as much as torchrun and Slurm give
@@ -52,18 +53,20 @@ def reproduce(
     """
     waiting = [cell for cell in cells if not record_of(cell, folder)]
     jobs: list[tuple[PlannedCell, Job]] = []
-    workers: Counter[str] = Counter()  # that were started, by cell
+    helpers: Counter[str] = Counter()  # that were started, by cell
     noted: set[str] = set()
     deadline = time.monotonic() + limits.seconds
     try:
         with REQUEST.deferred():
             while (waiting or jobs) and time.monotonic() < deadline and not REQUEST.signal:
+                while len(jobs) < limits.workers and (free := free_cell(waiting, folder)):
+                    waiting.remove(free)
+                    jobs.append((free, started(free, folder, launcher)))
                 while len(jobs) < limits.workers and (
-                    chosen := free_cell(waiting, folder) or least_helped((cell for cell, _ in jobs), workers)
+                    helped := least_helped([cell for cell, _ in jobs], folder, helpers)
                 ):
-                    waiting = [cell for cell in waiting if cell is not chosen]
-                    workers[chosen.name] += 1
-                    jobs.append((chosen, started(chosen, folder, launcher)))
+                    helpers[helped.name] += 1
+                    jobs.append((helped, started(helped, folder, launcher)))
                 if not jobs:
                     note_held((cell.name for cell in waiting), noted)
                 for cell, job in [entry for entry in jobs if entry[1].ended()]:
@@ -71,9 +74,9 @@ def reproduce(
                     going_on = {other.name for other, _ in jobs}
                     if cell.name in going_on:
                         continue
-                    del workers[cell.name]
+                    is_anothers = is_held(folder / cell.name)  # looked at before its record, which may come
                     ended = ended_cell(cell, folder)
-                    if not ended.record and is_held(folder / cell.name):  # another command was quicker
+                    if not ended.record and is_anothers:
                         waiting.append(cell)
                     else:
                         report_ended(ended, len(waiting) + len(going_on))
@@ -94,10 +97,18 @@ def free_cell(cells: Iterable[PlannedCell], folder: Path) -> PlannedCell | None:
     return next((cell for cell in cells if not is_held(folder / cell.name)), None)
 
 
-def least_helped(cells: Iterable[PlannedCell], workers: Mapping[str, int]) -> PlannedCell | None:
-    """Of the cells at work that could do with another worker, the one with fewest."""
-    helped = (cell for cell in cells if workers[cell.name] < cell.most_workers)
-    return min(helped, key=lambda cell: workers[cell.name], default=None)
+def least_helped(
+    at_work: Sequence[PlannedCell], folder: Path, helpers: Mapping[str, int]
+) -> PlannedCell | None:
+    """The cell with fewest workers, each named by its cell, of those in which another could train a run."""
+    workers = Counter(cell.name for cell in at_work)
+
+    def could_help(cell: PlannedCell) -> bool:
+        left = runs_left(cell, folder / cell.name)
+        is_new = helpers[cell.name] < len(cell.rates) + cell.seeds  # else they fail again and again
+        return is_new and len(left) > workers[cell.name] and not all(map(is_held, left))
+
+    return min(filter(could_help, at_work), key=lambda cell: workers[cell.name], default=None)
 
 
 def started(cell: PlannedCell, folder: Path, launcher: WorkerLauncher) -> Job:

@@ -8,20 +8,23 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import torch
 
 from rmt.experiments.cells import STRETCHES, WALL_SECONDS, seeds_of
+from rmt.experiments.holding import is_held
 from rmt.store import write_json
-from rmt.train.folder import is_number
+from rmt.train.folder import is_number, locked
 
-LEFT = "seconds.json"  # in a cell's folder, until it is finished
+FILES = "seconds*.json"  # in a cell's folder, one of each stretch, until it is finished
 RUNS = "runs"  # how many the cell's record had when the stretch began: behind another record it is stale
-DIGITS = 8  # of a device
+BEGAN = "began"  # of a stretch that goes on, or was killed
+DIGITS = 8  # of a device, and of a stretch's name
 
 
 class Stretch(NamedTuple):
@@ -36,26 +39,57 @@ class Stretch(NamedTuple):
 def timed(folder: Path, former: Mapping[str, Any]) -> Iterator[Callable[[], dict[str, Any]]]:
     """Measure a stretch of work on a cell, of which `former` is the record so far.
 
-    Gives what its record says of its time until now; nothing where nobody knows it, since a worker was
-    killed or a record is of a release that did not count.
+    Gives what its record says of its time until now, that of other workers counted in; nothing where nobody
+    knows it, since a worker was killed or a record is of a release that did not count.
     """
-    file, began, start = folder / LEFT, time.time(), time.monotonic()
-    before, device = time_before(file, former), device_here()
-
-    def spent() -> dict[str, Any]:
-        seconds = time.monotonic() - start
-        stretch = Stretch(device, round(began, 1), round(began + seconds, 1))
-        return with_stretch(before, stretch, seconds)
-
-    def write(time: Mapping[str, Any]) -> None:
-        write_json(file, {RUNS: seeds_of(former), **time})
-
     folder.mkdir(parents=True, exist_ok=True)
-    write({})  # which stays if this process is killed
-    try:
-        yield spent
-    finally:
-        write(spent())
+    file = folder / FILES.replace("*", f"-{uuid4().hex[:DIGITS]}")
+    began, start, runs = time.time(), time.monotonic(), {RUNS: seeds_of(former)}
+    device = device_here()
+
+    def stretch() -> Stretch:
+        return Stretch(device, round(began, 1), round(began + time.monotonic() - start, 1))
+
+    write_json(file, runs | {BEGAN: stretch()})
+    with locked(file):
+        try:
+            yield lambda: time_of([[stretch()], *of_others(folder, file, former)], former)
+        finally:
+            if file.exists():  # else the cell has its record
+                write_json(file, runs | {STRETCHES: [stretch()]})
+
+
+def of_others(folder: Path, besides: Path, former: Mapping[str, Any]) -> Iterator[list[Stretch] | None]:
+    """The stretches of other workers behind the record so far; nothing of one that was killed."""
+    for file in sorted(set(folder.glob(FILES)) - {besides}):
+        goes_on, left = is_held(file), load_left(file)
+        if left.get(RUNS) != seeds_of(former):
+            continue
+        known = stretches_of(left)
+        if known is None and goes_on and is_stretch(left.get(BEGAN)):
+            known = [Stretch(*left[BEGAN])._replace(ended=round(time.time(), 1))]
+        yield known
+
+
+def time_of(stretches: Iterable[list[Stretch] | None], former: Mapping[str, Any]) -> dict[str, Any]:
+    """The time of a record and of the stretches behind it, as far as it is known."""
+    known = [*stretches]
+    if None in known:
+        return {}
+    new = [*chain.from_iterable(part for part in known if part)]
+    recorded: Mapping[str, Any] = former or {WALL_SECONDS: 0.0, STRETCHES: []}
+    after: dict[str, Any] = {}
+    if is_number(recorded.get(WALL_SECONDS)):
+        after[WALL_SECONDS] = recorded[WALL_SECONDS] + sum(part.ended - part.began for part in new)
+    if (before := stretches_of(recorded)) is not None:
+        after[STRETCHES] = [*before, *new]
+    return after
+
+
+def forget(folder: Path) -> None:
+    """Delete what is known of stretches: the record has it."""
+    for file in folder.glob(FILES):
+        file.unlink(missing_ok=True)
 
 
 def device_here() -> str:
@@ -64,26 +98,8 @@ def device_here() -> str:
     return hashlib.sha256(f"{platform.node()} {card}".encode()).hexdigest()[:DIGITS]
 
 
-def time_before(file: Path, former: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known of the time of a record and of the stretches behind it."""
-    recorded: Mapping[str, Any] = former or {WALL_SECONDS: 0.0, STRETCHES: []}
-    left = load_left(file)
-    known = left if left.get(RUNS) == seeds_of(former) else recorded
-    return {name: known[name] for name in (WALL_SECONDS, STRETCHES) if name in known}
-
-
-def with_stretch(before: Mapping[str, Any], stretch: Stretch, seconds: float) -> dict[str, Any]:
-    """The time of a cell with another stretch, as far as it was known before."""
-    after: dict[str, Any] = {}
-    if is_number(before.get(WALL_SECONDS)):
-        after[WALL_SECONDS] = before[WALL_SECONDS] + seconds
-    if (stretches := stretches_of(before)) is not None:
-        after[STRETCHES] = [*stretches, stretch]
-    return after
-
-
 def load_left(file: Path) -> dict[str, Any]:
-    """What the last stretch left; nothing where there was none."""
+    """What a stretch left; nothing where it is damaged or gone."""
     try:
         left = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

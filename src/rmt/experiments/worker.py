@@ -3,10 +3,10 @@
 SETTINGS is a YAML file, a planned cell: settings as in a config file, rates, seeds. It is trained in the
 folder beside it that has its name without the ending: `runs/tiny/copy-4-3-rmt-4.yaml` in
 `runs/tiny/copy-4-3-rmt-4`. Killed and started again, it goes on, and no finished run is trained again. Where
-another worker has the cell, this one trains runs of it that are free. It exits as the command does: 0 when
-the cell is finished, 2 with one line on a user's mistake, 128 plus the number of a signal that stopped it, 1
-otherwise; 75 where the cell's record is left to the other worker. When the process that started it is gone,
-it saves and ends.
+another worker has the cell, this one trains runs of it as long as some are free. It exits as the command
+does: 0 when the cell is finished, 2 with one line on a user's mistake, 128 plus the number of a signal that
+stopped it, 1 otherwise; 75 where the rest is left to the other worker. When the process that started it is
+gone, it saves and ends.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from rmt.errors import ConfigError, RMTError
-from rmt.experiments.cell_text import with_text
 from rmt.experiments.cells import RECORD, PlannedCell, load_cell, record_of, recorded_so_far
 from rmt.experiments.holding import IN_USE, CellInUse, holding
-from rmt.experiments.outcome import all_trained, outcome
-from rmt.experiments.stretches import LEFT, timed
+from rmt.experiments.outcome import outcome, take_part
+from rmt.experiments.stretches import forget, timed
 from rmt.seal import sealed
 from rmt.stopping import Interrupted, handling_signals, hang_up_with_parent, reraising_interruptions
 from rmt.store import write_json
@@ -58,7 +57,8 @@ class LoggedRun:
 def main(arguments: Sequence[str]) -> int:
     """Train the cell that the one argument names; returns the exit code."""
     logging.basicConfig(format="%(message)s")
-    log.setLevel(logging.INFO)
+    for logger in (log, logging.getLogger("rmt.experiments")):
+        logger.setLevel(logging.INFO)
     try:
         if len(arguments) != 1:
             raise ConfigError(f"expected one argument, a file of settings, got {len(arguments)}")
@@ -89,9 +89,15 @@ def work(file: Path) -> None:
         with holding(folder):
             train_cell(cell, folder)
     except CellInUse:
-        if cell.most_workers > 1:
-            all_trained(with_text(cell, folder.parent), folder, LoggedRun)
-        raise
+        train_beside(cell, folder)
+        with holding(folder):  # the other has gone before it had finished
+            train_cell(cell, folder)
+
+
+def train_beside(cell: PlannedCell, folder: Path) -> None:
+    """Train runs of a cell that another worker has, until none is left."""
+    with timed(folder, recorded_so_far(cell, folder.parent)):
+        take_part(cell, folder, LoggedRun)
 
 
 def train_cell(cell: PlannedCell, folder: Path) -> None:
@@ -102,7 +108,7 @@ def train_cell(cell: PlannedCell, folder: Path) -> None:
         with timed(folder, recorded_so_far(cell, folder.parent)) as spent:
             record = outcome(cell, folder, LoggedRun)
             write_json(folder / RECORD, sealed(record | spent()))
-        (folder / LEFT).unlink(missing_ok=True)
+        forget(folder)
         log.info("finished: %s", folder)
     values = ", ".join(f"{run['value']:.4f}" for run in record["runs"])
     chosen = "" if record["rate"] is None else f", {cell.rate_of} {record['rate']:g}"

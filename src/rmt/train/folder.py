@@ -53,6 +53,10 @@ def prepared(folder: Path, config: Any, restart: Callable[[Path], None] | None =
                 f"out={str(folder)!r} holds a run whose config.yaml is lost, so nothing can go on there; "
                 "copy config.yaml from another copy of the run, or start anew with --restart"
             )
+        elif (folder / "result.json").exists():  # else it would have been taken as it is
+            raise FolderInUse(
+                f"out={str(folder)!r} has just been finished by another process; the same command shows it"
+            )
         sweep(folder)
         write_whole(folder / "config.yaml", written(config))
         yield
