@@ -100,7 +100,7 @@ def free_cell(cells: Iterable[PlannedCell], folder: Path) -> PlannedCell | None:
 def least_helped(
     at_work: Sequence[PlannedCell], folder: Path, helpers: Mapping[str, int]
 ) -> PlannedCell | None:
-    """The cell with fewest workers, each named by its cell, of those in which another could train a run."""
+    """Of cells at work, one for each worker, that with fewest of them where another could train a run."""
     workers = Counter(cell.name for cell in at_work)
 
     def could_help(cell: PlannedCell) -> bool:
