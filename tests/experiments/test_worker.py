@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -259,6 +261,21 @@ def test_a_trial_that_has_diverged_is_not_made_again(tmp_path, monkeypatch):
     (tmp_path / "first/cell.json").unlink()
     assert without_time(work(tmp_path, cell)) == without_time(before)
     assert tries == [0.1, 0.001, 0.001]
+
+
+def test_a_worker_that_waits_for_a_run_says_so_in_its_log(tmp_path):
+    file = write_cell(echo_cell("first"), tmp_path)
+    (tmp_path / "first/seed-0").mkdir(parents=True)
+    other = ExitStack()
+    other.enter_context(locked(tmp_path / "first/seed-0"))
+    end = Timer(60, other.close)  # a worker without a word goes on then
+    end.start()
+    worker = started(file)
+    assert worker.stdout.readline() == "seed-0: another worker has it, and is waited for\n"
+    end.cancel()
+    other.close()
+    said, _ = worker.communicate()
+    assert worker.returncode == 0, said
 
 
 def test_where_the_one_that_had_the_cell_is_killed_the_other_finishes_it(tmp_path):
