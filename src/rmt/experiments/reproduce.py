@@ -74,9 +74,9 @@ def reproduce(
                     going_on = {other.name for other, _ in jobs}
                     if cell.name in going_on:
                         continue
-                    is_anothers = is_held(folder / cell.name)  # looked at before its record, which may come
+                    held_elsewhere = is_held(folder / cell.name)  # asked before its record, which may come
                     ended = ended_cell(cell, folder)
-                    if not ended.record and is_anothers:
+                    if not ended.record and held_elsewhere:
                         waiting.append(cell)
                     else:
                         report_ended(ended, len(waiting) + len(going_on))
@@ -105,8 +105,8 @@ def least_helped(
 
     def could_help(cell: PlannedCell) -> bool:
         left = runs_left(cell, folder / cell.name)
-        is_new = helpers[cell.name] < len(cell.rates) + cell.seeds  # else they fail again and again
-        return is_new and len(left) > workers[cell.name] and not all(map(is_held, left))
+        has_tries = helpers[cell.name] < len(cell.rates) + cell.seeds  # else they fail again and again
+        return has_tries and len(left) > workers[cell.name] and not all(map(is_held, left))
 
     return min(filter(could_help, at_work), key=lambda cell: workers[cell.name], default=None)
 
